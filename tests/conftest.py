@@ -1,4 +1,4 @@
-"""Fixtures that more than one package uses."""
+"""Fixtures that several packages use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.warm.client import can_be_forked
 from tests.support.warm.parsers import begin_forked, begin_started
 from tests.support.warm.stores import spawn_forked, spawn_started
 
-# A slow machine is no failure: the tests that are about time measure it themselves.
+# A slow machine is not a failure: the tests about time measure it themselves.
 settings.register_profile("wenmai", deadline=None)
 settings.load_profile("wenmai")
 
@@ -30,14 +30,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was loaded stays: each full collection would look through all of it."""
+    """Freeze what was loaded: each full garbage collection would scan all of it."""
     gc.enable()
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _children_are_forked() -> Iterator[None]:
-    """Stores and parsers of this process; a server that a test starts has its own started as everywhere."""
+    """Fork stores and parsers of this process; a server that a test starts has its own, started as usual."""
     with pytest.MonkeyPatch.context() as here:
         if can_be_forked({}):
             here.setattr(spawn, "_spawn", spawn_forked)
@@ -54,8 +54,8 @@ def started_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _logs_as_before() -> Iterator[None]:
-    """A command that runs inside a test sets the logs of the process up, on a stream that ends with the test;
-    loggers that were used meanwhile would keep to it."""
+    """A command that runs inside a test configures the logs of the process, on a stream that ends with the
+    test; loggers used meanwhile would keep that stream."""
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
@@ -75,8 +75,8 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 @pytest.fixture
 def on_disk(pytestconfig: pytest.Config) -> Iterator[Path]:
-    """For what measures the room that files take: in memory, where other tests have theirs, a hole in a file
-    takes room, too."""
+    """For tests that measure the space of files: in memory, where other tests have theirs, a hole in a file
+    takes space, too."""
     assert pytestconfig.cache
     with tempfile.TemporaryDirectory(dir=pytestconfig.cache.mkdir("stores")) as folder:
         yield Path(folder)
@@ -93,7 +93,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The real server as a newcomer has it: the whole guide is its sample, a minute to read in."""
+    """The real server as a newcomer has it: the whole guide is its sample, which takes a minute to ingest."""
     from tests.support.servers.sample import sampled_folder
 
     with running_server(sampled_folder(tmp_path_factory)) as started:

@@ -1,4 +1,5 @@
-"""The documents stay true: settings, routes, links, dependencies and commands are compared with the code."""
+"""The documents stay correct: settings, routes, links, dependencies and commands are compared with the
+code."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ HEADERS = {"Name", "名称", "Package", "包", "---"}
 ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[\w/{}.]*)")
 CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 SETTING_NAME = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
-# 85 of the first edition; since: memory, context, doors, tools, filters, thinking, library, vision, replies,
-# tools in prompts
-MOST_SETTINGS = 112
+# 85 in the first edition; since then: memory, context, doors, tools, filters, thinking, library, vision,
+# replies, tools in prompts
+MAX_SETTINGS = 112
 NOT_SETTINGS = {
     "AT_MOST",
     "AS_STORED",
@@ -60,7 +61,7 @@ def language(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def routes() -> dict[str, Any]:
-    """Path → methods, of the OpenAPI description."""
+    """Path → methods, from the OpenAPI description."""
     from routes.app import create_app
 
     paths: dict[str, Any] = create_app(Settings()).openapi()["paths"]
@@ -68,12 +69,12 @@ def routes() -> dict[str, Any]:
 
 
 def table_rows(page: Path) -> list[tuple[str, str]]:
-    """First cell and the rest of every row of the page's tables."""
+    """Return the first cell and the rest of every row of the page's tables."""
     return [row for row in ROW.findall(page.read_text(encoding="utf-8")) if row[0] not in HEADERS]
 
 
 def code_blocks(page: Path) -> list[tuple[str, str]]:
-    """Language and text of every fenced block."""
+    """Return language and text of every fenced block."""
     return CODE_BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
@@ -136,17 +137,17 @@ def test_every_setting_has_a_reason_that_a_user_would_give(language: str) -> Non
     assert [name for name, cells in documented.items() if len(cells) != 4 or not cells[3]] == []
 
 
-def test_there_are_no_more_settings_than_somebody_can_look_through() -> None:
+def test_there_are_no_more_settings_than_a_person_can_look_through() -> None:
     """Fields of all sections, of a model's table and of a source's table."""
     count = sum(1 for _ in settings_fields())
     print(f"settings: {count}")
-    assert count <= MOST_SETTINGS
+    assert count <= MAX_SETTINGS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_settings_named_in_a_page_exist(page: Path) -> None:
     known = {name.upper() for name in section_of(Settings)} | NOT_SETTINGS
-    if page.name == "CHANGELOG.md":  # it also says what went
+    if page.name == "CHANGELOG.md":  # it also says what was removed
         known |= {name.upper() for name in REMOVED}
     named = set(SETTING_NAME.findall(page.read_text(encoding="utf-8")))
     assert {name for name in named if "__" not in name} <= known
@@ -245,7 +246,7 @@ def test_model_tables_in_the_guides_are_accepted(language: str) -> None:
 
 
 def _prose(page: Path) -> str:
-    """The text without code: a `#` in a block is no heading."""
+    """The text without code: a `#` in a block is not a heading."""
     return CODE_BLOCK.sub("", page.read_text(encoding="utf-8"))
 
 
@@ -262,7 +263,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 def _first_cells(page: Path) -> list[str]:
-    """The first cell of every row of the page's tables, but for their heads."""
+    """Return the first cell of every row of the page's tables, except the headers."""
     cells = [line.split("|")[1].strip() for line in _prose(page).splitlines() if line.startswith("|")]
     return [cell for at, cell in enumerate(cells) if cell.strip("-") and cells[at + 1 : at + 2] != ["---"]]
 
@@ -273,7 +274,7 @@ PATH = re.compile(r"`((?:api|config|core|docs|routes|scripts|services|tests)/[\w
 
 @pytest.mark.parametrize("page", MAPS, ids=lambda page: page.name)
 def test_paths_on_the_maps_exist(page: Path) -> None:
-    """Discriminates: a page on the architecture or on contributing that names a room or file of before."""
+    """Discriminates: a page on the architecture or on contributing that names a former room or file."""
     named = PATH.findall(page.read_text(encoding="utf-8"))
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []

@@ -1,4 +1,4 @@
-"""`make` looks at Python before it installs anything. The Pythons here only say a version."""
+"""`make` checks Python before it installs anything. The Pythons here only print a version."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def python(path: Path, version: str, *, too_old: bool = False, venv: bool = True
 
 
 def make(folder: Path, *arguments: str, target: str = "python") -> subprocess.CompletedProcess[str]:
-    """`make python`, or another target, with this project's Makefile, and with the folder's .venv."""
+    """Run `make python`, or another target, with this project's Makefile and the folder's .venv."""
     command = ["make", "-f", str(ROOT / "Makefile"), target, *arguments]
     ours = {
         name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
@@ -47,7 +47,7 @@ def version_in(folder: Path) -> str:
 def test_a_python_that_is_too_old_or_cannot_make_environments_is_named_with_what_to_do(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: pip's or venv's own pages about it, and a .venv half made."""
+    """Discriminates: pip's or venv's own pages of output, and a half-made .venv."""
     for one, said in (
         (python(tmp_path / "old", "3.10.12", too_old=True), "Wenmai needs Python 3.11 or newer"),
         (python(tmp_path / "bare", "3.12.1", venv=False), "sudo apt install python3-venv"),
@@ -62,7 +62,7 @@ def test_a_python_that_is_too_old_or_cannot_make_environments_is_named_with_what
 
 
 @pytest.mark.parametrize("before", ["gone", "too old", "another"])
-def test_an_environment_of_another_python_is_made_anew(before: str, tmp_path: Path) -> None:
+def test_an_environment_of_another_python_is_rebuilt(before: str, tmp_path: Path) -> None:
     inside = tmp_path / ".venv" / "bin" / "python"
     python(inside, "3.11.2", too_old=before == "too old")
     if before == "gone":
@@ -75,14 +75,14 @@ def test_an_environment_of_another_python_is_made_anew(before: str, tmp_path: Pa
     assert not (tmp_path / ".venv" / ".installed").exists()
 
 
-def test_one_that_runs_is_left_as_it_is_when_no_other_is_asked_for(tmp_path: Path) -> None:
+def test_a_working_environment_is_left_alone_unless_another_python_is_requested(tmp_path: Path) -> None:
     """Discriminates: an activated environment elsewhere, for which everything is downloaded again."""
     python(tmp_path / ".venv" / "bin" / "python", "3.11.2")
     assert make(tmp_path).returncode == 0
     assert version_in(tmp_path) == "Python 3.11.2"
 
 
-def test_what_is_installed_already_costs_the_first_screen_no_line(tmp_path: Path) -> None:
+def test_what_is_already_installed_prints_no_line(tmp_path: Path) -> None:
     """Discriminates: "make[1]: '.venv/.installed' is up to date." before every start."""
     (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
     for name in ("pyproject.toml", "requirements.lock", "requirements-dev.lock"):
@@ -93,9 +93,9 @@ def test_what_is_installed_already_costs_the_first_screen_no_line(tmp_path: Path
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_what_runs_is_locked_by_hashes_and_of_the_versions_that_are_tested() -> None:
-    """Discriminates: a lock without hashes, which pip takes from any mirror; one that is older than the other
-    or names where its files came from."""
+def test_runtime_dependencies_are_locked_by_hashes_in_the_tested_versions() -> None:
+    """Discriminates: a lock without hashes, which pip accepts from any mirror; one that is older than the
+    other or names where its files came from."""
     text = (ROOT / "requirements.lock").read_text("utf-8")
     locked = versions(re.findall(r"^([\w.-]+==\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.M))
     assert len(locked) == text.count("==")
@@ -109,6 +109,6 @@ def test_what_runs_is_locked_by_hashes_and_of_the_versions_that_are_tested() -> 
 
 
 def versions(lines: list[str]) -> dict[str, str]:
-    """By the packages' names, in the one form that pip compares."""
+    """By package name, in pip's normalized form."""
     pairs = (line.split("==") for line in lines)
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pairs}

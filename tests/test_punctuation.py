@@ -1,7 +1,7 @@
-"""Chinese sentences use full-width punctuation: documents, prompts, the server's words and the page's.
+"""Chinese sentences use full-width punctuation: documents, prompts, the server's texts and the page's.
 
-A mark counts as half-width where it touches a Chinese character. English prose that lists Chinese words
-(今年, 去年) is English: docstrings, comments and the English documents are not judged, patterns neither.
+A mark counts as half-width if it touches a Chinese character. English prose that lists Chinese words
+(今年, 去年) is English: docstrings, comments and the English documents are not checked, nor are patterns.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SETTINGS_TABLE = re.compile(r"模块:|llama_index:\S*")  # the form of a value, 
 
 
 def half_width(text: str) -> list[str]:
-    """The places, each with a little of what stands around it."""
+    """Return the occurrences, each with a little of its context."""
     for literal in PROTOCOL_LITERALS:
         text = text.replace(literal, "")
     return [text[max(0, at.start() - 8) : at.end() + 8] for at in HALF_WIDTH.finditer(text)]
 
 
 def python_strings(source: str) -> Iterator[str]:
-    """Every string literal, pieces of an f-string joined; no docstrings, no regular expressions."""
+    """Return every string literal, pieces of an f-string joined; no docstrings, no regular expressions."""
     tree = ast.parse(source)
     docstrings = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and _is_text(node.value)
@@ -121,7 +121,7 @@ def test_the_pages_own_words_use_full_width_punctuation() -> None:
 
 
 def test_the_reader_is_addressed_the_same_way_everywhere() -> None:
-    """你: a 您 between reads as another author's sentence."""
+    """A single 您 among 你 reads as another author's sentence."""
     own = [*DOCUMENTS, *WORDS, *(ROOT / "api").rglob("*.py")]
     polite = [path.relative_to(ROOT).as_posix() for path in own if "您" in path.read_text("utf-8")]
     assert polite == []

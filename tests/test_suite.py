@@ -25,7 +25,7 @@ def test_{name}():
 
 
 def judge(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The exit code is 0 for green."""
+    """Return the finished run; exit code 0 means green."""
     (folder / "test_it.py").write_text(f"import pathlib\n{source}", encoding="utf-8")
     call = f"{JUDGE}; sys.exit(not passes({[*arguments]!r}, Path({str(folder)!r})))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -36,8 +36,8 @@ def judge(folder: Path, source: str, *arguments: str) -> subprocess.CompletedPro
 
 @pytest.mark.full("a pytest of its own for the run, and one more for the test that failed")
 @pytest.mark.slow("a pytest of its own for the run, and one more for the test that failed")
-def test_a_test_that_passes_by_itself_is_flaky_and_the_run_is_green(tmp_path: Path) -> None:
-    """Discriminates: a second run in the same process, whose failure counts all the same."""
+def test_a_test_that_passes_alone_is_flaky_and_the_run_is_green(tmp_path: Path) -> None:
+    """Discriminates: a second run in the same process, whose failure counts anyway."""
     run = judge(tmp_path, FAILS_AT_FIRST.format(name="once") + "def test_well(): pass\n", "-n", "2")
     assert "FLAKY test_it.py::test_once\n" in run.stdout
     assert "test_well" not in run.stdout.partition("rerunning in isolation")[2]
@@ -45,7 +45,7 @@ def test_a_test_that_passes_by_itself_is_flaky_and_the_run_is_green(tmp_path: Pa
 
 
 @pytest.mark.full("a pytest of its own for the run, and one more for each test that failed")
-def test_one_that_fails_again_is_red_and_no_flaky_one(tmp_path: Path) -> None:
+def test_a_test_that_fails_again_is_red_and_not_flaky(tmp_path: Path) -> None:
     run = judge(tmp_path, "def test_broken(): assert False\n" + FAILS_AT_FIRST.format(name="once"))
     assert "FAILED twice test_it.py::test_broken\n" in run.stdout
     assert "FLAKY test_it.py::test_once\n" in run.stdout
@@ -62,7 +62,7 @@ def test_a_fourth_flaky_test_is_red(tmp_path: Path) -> None:
 @pytest.mark.full("a pytest of its own")
 @pytest.mark.parametrize("source", ["def broken(:\n", "x = 1\n"], ids=["a syntax error", "no tests"])
 def test_a_run_that_tests_nothing_is_red(tmp_path: Path, source: str) -> None:
-    """Discriminates: counting failed tests only."""
+    """Discriminates: counting only failed tests."""
     assert judge(tmp_path, source).returncode == 1
 
 
@@ -76,8 +76,8 @@ def test_a_slow_test_without_a_reason_is_listed(tmp_path: Path) -> None:
     assert "test_explained" not in listed
 
 
-def test_a_part_is_looked_for_in_the_files_that_name_its_mark() -> None:
-    """Discriminates: a mark that a file takes over from another one, so that its tests are left out."""
+def test_a_part_is_searched_for_in_the_files_that_name_its_mark() -> None:
+    """Discriminates: a mark that a file inherits from another one, so that its tests are left out."""
     asked = {arguments[arguments.index("-m") + 1] for arguments in PARTS["full"].tests}
     assert asked == set(MARKS)
     others = [file for file in (ROOT / "tests").rglob("*.py") if not file.name.startswith("test_")]
@@ -85,7 +85,7 @@ def test_a_part_is_looked_for_in_the_files_that_name_its_mark() -> None:
     assert naming == ["order"]
 
 
-def test_the_files_of_a_killed_run_are_removed_and_no_living_one_s(tmp_path: Path) -> None:
+def test_the_files_of_a_killed_run_are_removed_but_not_those_of_a_running_one(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     living = f"wenmai-tests-{os.getpid()}-a"

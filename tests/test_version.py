@@ -1,4 +1,4 @@
-"""The version is one, wherever it is written."""
+"""The version is the same wherever it is written."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 GROUPS = ["Breaking", "Added", "Changed", "Fixed"]
 
 
-def test_the_version_is_one() -> None:
-    """Discriminates: a release that is named in the package's metadata alone."""
+def test_the_version_is_the_same_everywhere() -> None:
+    """Discriminates: a release that is named only in the package's metadata."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert create_app(Settings()).openapi()["info"]["version"] == project["version"]
     released = re.findall(r"^## (\d\S*) — ", CHANGELOG, re.M)
     assert released[0] == project["version"]
 
 
-def test_each_version_groups_its_changes_what_breaks_first() -> None:
+def test_each_version_groups_its_changes_breaking_ones_first() -> None:
     for version in re.split(r"^## ", CHANGELOG, flags=re.M)[1:]:
         heading, *groups = re.split(r"^### ", version, flags=re.M)
         names = [group.splitlines()[0] for group in groups]

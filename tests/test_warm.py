@@ -1,4 +1,4 @@
-"""A program that is forked, as tests start most of them, is the one that an operator starts."""
+"""A forked program, as tests start most of them, behaves like the one that an operator starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS = (
 
 
 @pytest.mark.slow("starts four programs twice, once without a fork")
-def test_it_prints_and_ends_as_one_that_is_started(tmp_path: Path) -> None:
+def test_it_prints_and_exits_like_a_started_program(tmp_path: Path) -> None:
     """Discriminates: another program's arguments or name, an exit code that gets lost, a warning."""
     values = {"DATA_DIR": str(tmp_path), "API_KEYS": "short", "HOST": "0.0.0.0"}
     assert can_be_forked(values)
@@ -37,7 +37,7 @@ def test_it_prints_and_ends_as_one_that_is_started(tmp_path: Path) -> None:
 
 @pytest.mark.slow("starts a server")
 def test_it_has_its_own_environment_and_a_signal_ends_it(tmp_path: Path) -> None:
-    """Discriminates: settings of the one before; a killed process that seems to have ended by itself."""
+    """Discriminates: settings of the previous one; a killed process that seems to have ended on its own."""
     with running_server(tmp_path / "one", EMBEDDING=HASHING, LOAD_SAMPLE="false", MAX_RECENT_TURNS="3"):
         shown = command("wenmai", "doctor", "--json", DATA_DIR=str(tmp_path / "two"), EMBEDDING=HASHING)
         assert str(tmp_path / "one") not in json.dumps(shown.stdout)
@@ -48,6 +48,6 @@ def test_it_has_its_own_environment_and_a_signal_ends_it(tmp_path: Path) -> None
         assert server.process.wait(timeout=20) == -signal.SIGKILL
 
 
-def test_what_an_interpreter_reads_when_it_begins_is_not_forked() -> None:
+def test_what_an_interpreter_reads_at_startup_is_not_forked() -> None:
     assert not can_be_forked({"LC_ALL": "zh_CN.UTF-8"})
     assert not can_be_forked({"PYTHONHASHSEED": "1"})

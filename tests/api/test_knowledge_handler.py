@@ -1,4 +1,4 @@
-"""The names that callers of earlier versions know."""
+"""The names that callers of earlier versions use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_build_context_messages_keeps_the_order(app: App) -> None:
 
 
 async def test_a_question_is_embedded_while_its_session_is_looked_up(app: App) -> None:
-    """Discriminates: one after the other; a question that is embedded though it is not to be searched for."""
+    """Discriminates: one after the other; embedding a question that is not searched."""
     queries = app.container.chat.pipeline.queries
     for how, begun in ((AskedWith(knowledge="never"), False), (AskedWith(), True)):
         request = TurnRequest(

@@ -1,4 +1,4 @@
-"""The load client and its yardstick, in small: what `make bench` counts must be true."""
+"""The load client and its baseline, in small: what `make bench` counts must be true."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def relay(stub: Started) -> Iterator[Target]:
         yield Target("raw", started.url, started.pid, RAW)
 
 
-async def test_every_answer_through_the_relay_is_whole_and_timed(stub: Started, relay: Target) -> None:
+async def test_every_answer_through_the_relay_is_complete_and_timed(stub: Started, relay: Target) -> None:
     samples = await run_case(SMALL, relay, stub.url)
     assert (samples.errors, samples.wrong_lengths) == ([], 0)
     assert samples.tokens == 4 * 30
@@ -39,8 +39,9 @@ async def test_every_answer_through_the_relay_is_whole_and_timed(stub: Started, 
     assert samples.peak_mb > 1
 
 
-async def test_the_floor_goes_on_with_a_session_and_its_first_question_is_not_timed(stub: Started) -> None:
-    """Discriminates: a session lost on the way; the first question of a conversation among the follow-ups."""
+async def test_the_floor_continues_a_session_and_its_first_question_is_not_timed(stub: Started) -> None:
+    """Discriminates: a session lost on the way; the first question of a conversation counted among the
+    follow-ups."""
     case = Case("follow-ups", 2, 3, Shape(rate=0, tokens=30), spread_s=0.0, follow_ups=True)
     with running_floor(stub.url) as floor:
         samples = await run_case(case, Target("floor", floor.url, floor.pid, OURS), stub.url)
@@ -51,14 +52,14 @@ async def test_the_floor_goes_on_with_a_session_and_its_first_question_is_not_ti
     assert first.session_id == second.session_id != ""
 
 
-async def test_the_stub_keeps_the_pace_it_is_told(stub: Started, relay: Target) -> None:
+async def test_the_stub_keeps_its_configured_pace(stub: Started, relay: Target) -> None:
     slow = Case("slow", streams=1, answers=1, shape=Shape(ttft_ms=150, rate=50, tokens=10), spread_s=0.0)
     samples = await run_case(slow, relay, stub.url)
     assert samples.first_s[0] >= 0.15
     assert samples.tokens == 10
 
 
-async def test_a_server_that_is_not_there_is_an_error_and_not_a_fast_answer() -> None:
+async def test_an_unreachable_server_is_an_error_and_not_a_fast_answer() -> None:
     with running_stub() as deleted:
         pass
     answer = await ask(deleted.url, RAW, "Anybody?", "1")
@@ -71,7 +72,7 @@ async def test_a_refusal_is_an_error() -> None:
         assert (await ask(broken.url, RAW, "Anybody?", "1")).problem == "HTTP 500"
 
 
-def test_a_percentile_is_a_value_that_was_measured() -> None:
+def test_a_percentile_is_a_measured_value() -> None:
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert percentile(list(range(1, 101)), 0.95) == 95
     assert math.isnan(percentile([], 0.5))

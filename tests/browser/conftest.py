@@ -1,4 +1,4 @@
-"""A real Chromium on the page of the real server; every test here skips where Chromium is missing."""
+"""A real Chromium on the page of the real server; every test here is skipped if Chromium is missing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.models.stub_llm import StubLLM, running_stub
 pytest.register_assert_rewrite("tests.browser.support.watching")
 
 Visitor = tuple[BrowserContext, CDPSession]
-# The shell has the same engine without the frame of windows: a test takes a quarter less of the processor.
+# The shell has the same engine without the window frame: a test takes a quarter less CPU time.
 _SHELL, _WHOLE = Path("/usr/bin/chromium-headless-shell"), Path("/usr/bin/chromium")
 CHROMIUM = _SHELL if _SHELL.exists() else _WHOLE
 # The list below the address bar is two pages, each in a process of its own for every window. The others are
-# Playwright's own list, in whose stead this one counts.
+# Playwright's own list, which this option replaces.
 _OFF = (
     "WebUIOmniboxPopup", "WebUIOmniboxAimPopup",
     "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades",
@@ -46,7 +46,7 @@ FOLDER = Path(__file__).parent
 expect.set_options(timeout=LONGEST_WAIT_MS)
 
 
-# One loop for all tests here, so that one browser can serve them.
+# One event loop for all tests here, so that one browser can serve them.
 ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -71,7 +71,7 @@ def canary() -> Iterator[Canary]:
 
 @pytest.fixture(scope="session")
 def stub_model() -> Iterator[StubLLM]:
-    """For servers of a test's own."""
+    """For servers that a test starts itself."""
     with running_stub(StubLLM()) as stub:
         yield stub
 
@@ -98,21 +98,22 @@ def bare_url(stub_server: Stubbed) -> str:
 
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A server whose model a test makes speak, with one document; silent streams ping every second."""
+    """A server whose model's output a test controls, with one document; silent streams ping every second."""
     with live_server(tmp_path_factory.mktemp("live"), PING_INTERVAL_S="1") as started:
         yield started
 
 
 @pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server without a document, whose model notes what it was sent."""
-    with served(tmp_path_factory.mktemp("desk")) as started:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server without documents, whose model records what it received."""
+    with served(tmp_path_factory.mktemp("server")) as started:
         yield started
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(canary: Canary) -> AsyncIterator[Browser]:
-    """One for each worker: to start it takes longer than most tests. Foreign names lead to the canary."""
+    """One for each worker, since starting it takes longer than most tests. Foreign host names lead to the
+    canary."""
     flags = [*FLAGS, f"--host-resolver-rules={canary.resolver_rules}"]
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
@@ -131,7 +132,7 @@ async def visitor(browser: Browser) -> AsyncIterator[Visitor]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(visitor: Visitor) -> AsyncIterator[Page]:
-    """Of a reader who has never been here. The test fails on an error that a script did not catch."""
+    """The page of a first-time visitor. The test fails on an error that a script did not catch."""
     errors: list[str] = []
     context, storage = visitor
     opened = await context.new_page()

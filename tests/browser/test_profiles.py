@@ -1,4 +1,4 @@
-"""The window that each test here gets: all tests of a worker share one profile of the browser."""
+"""The window that each test here gets: all tests of a worker share one browser profile."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEPT = """async () => [
 ]"""
 
 
-async def test_nothing_of_a_test_is_there_in_the_next(visitor: Visitor, bare_url: str, live: Live) -> None:
-    """Discriminates: a storage of one server left as it is; a permission that stays."""
+async def test_no_state_of_a_test_leaks_into_the_next(visitor: Visitor, bare_url: str, live: Live) -> None:
+    """Discriminates: one server's storage left in place; a permission that stays."""
     context, storage = visitor
     states = []
     for url in (bare_url, live.url, bare_url, live.url):

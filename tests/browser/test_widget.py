@@ -1,4 +1,4 @@
-"""The widget on the pages of two other sites, of which one is named in CORS_ORIGINS."""
+"""The widget on the pages of two other sites, one of which is named in CORS_ORIGINS."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def listening() -> Iterator[ThreadingHTTPServer]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """The test's own output is read by people."""
+            """Keep the test's output readable."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -76,9 +76,11 @@ async def ask(page: Page, question: str) -> None:
     await page.get_by_label("Your question").press("Enter")
 
 
-async def test_on_an_allowed_site_visitors_ask_on_and_read_plain_text(page: Page, sites: Sites) -> None:
-    """Discriminates: markup of an answer that becomes the site's; styles that a strict policy of the site's
-    forbids; a history that is lost on the site's next page."""
+async def test_on_an_allowed_site_visitors_ask_follow_ups_and_read_plain_text(
+    page: Page, sites: Sites
+) -> None:
+    """Discriminates: markup of an answer that becomes the site's; styles that a site's strict policy forbids;
+    a history that is lost on the site's next page."""
     sites.stub.words = ANSWER
     await page.goto(sites.allowed)
     await page.get_by_label("Open the chat").click()
@@ -105,13 +107,13 @@ async def test_on_an_allowed_site_visitors_ask_on_and_read_plain_text(page: Page
 
 
 async def test_opened_after_a_reload_it_shows_the_end_of_the_last_answer(page: Page, sites: Sites) -> None:
-    """Discriminates: a place that is looked for while the panel is hidden, and has no height."""
+    """Discriminates: a scroll position set while the panel is hidden, and has no height."""
     sites.stub.words = (*("A line of the answer. " for _ in range(80)), "The last words [1].")
     await page.goto(sites.allowed)
     await page.get_by_label("Open the chat").click()
     await ask(page, "How many days?")
     await expect(page.locator("#wenmai-widget .assistant").first).to_contain_text("The last words")
-    await expect(page.get_by_role("button", name="Send")).to_be_visible()  # the answer is kept from then on
+    await expect(page.get_by_role("button", name="Send")).to_be_visible()  # from here on the answer is stored
     await page.reload()
     await page.get_by_label("Open the chat").click()
     log = page.locator("#wenmai-widget .log")
@@ -125,8 +127,8 @@ def test_no_text_becomes_markup_of_the_site() -> None:
     assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", code) == []
 
 
-async def test_on_another_site_nothing_is_asked(page: Page, sites: Sites) -> None:
-    """Discriminates: a server that answers whoever comes, and leaves it to the browser to hide the answer."""
+async def test_on_another_site_nothing_is_sent_to_the_model(page: Page, sites: Sites) -> None:
+    """Discriminates: a server that answers everyone, and leaves it to the browser to hide the answer."""
     sites.stub.words = ANSWER
     asked = len(sites.stub.raw_bodies)
     await page.goto(sites.other)
@@ -137,5 +139,5 @@ async def test_on_another_site_nothing_is_asked(page: Page, sites: Sites) -> Non
         """(url) => fetch(url, { method: "POST", mode: "no-cors", body: "{}" }).then(({ type }) => type)""",
         f"{sites.url}/wenmai/v1/chat/completions",
     )
-    assert status == "opaque"  # sent without asking first, and refused by the server
+    assert status == "opaque"  # sent without a preflight, and refused by the server
     assert len(sites.stub.raw_bodies) == asked

@@ -1,1 +1,1 @@
-"""The recipes of docs/cookbook are followed, and what they promise is checked."""
+"""The recipes of docs/cookbook are followed, and their promises checked."""

@@ -1,4 +1,4 @@
-"""The pages of docs/cookbook, and what stands in them."""
+"""The pages of docs/cookbook, and their contents."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ def page(language: str, name: str) -> str:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Second-level heading → what stands below it."""
+    """Map each second-level heading to the text below it."""
     return {part.splitlines()[0]: part for part in re.split(r"^## ", text, flags=re.M)[1:]}
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
-    """Language and text of every fenced block, in order."""
+    """Return language and text of every fenced block, in order."""
     return _BLOCK.findall(text)
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of every row of its tables, but for their heads."""
+    """Return the cells of every row of the page's tables, except the headers."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     return [row for at, row in enumerate(cells) if set(row[0]) != {"-"} and _follows_no_rule(cells, at)]
 
 
 def _follows_no_rule(cells: list[list[str]], at: int) -> bool:
-    """Whether it is no head, which a rule of dashes follows."""
+    """Whether the row is not a header, i.e. no rule of dashes follows it."""
     return at + 1 == len(cells) or set(cells[at + 1][0]) != {"-"}

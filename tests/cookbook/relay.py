@@ -1,4 +1,4 @@
-"""A relay on loopback between a reader and the server, which loses connections as it is asked to."""
+"""A relay on loopback between a reader and the server, which breaks connections on demand."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FINAL = b"HTTP/1.1 503 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" 
 
 
 class Relay:
-    """`faults`: what happens to each connection, one after another; those after the last pass whole. Bytes
-    answer in the server's place; a text lets the server's answer through until it has come, and drops the
-    connection right behind it."""
+    """`faults`: what happens to each connection, in order; those after the last pass unchanged. Bytes are
+    sent instead of the server's answer; a text passes the server's answer up to and including that text, and
+    then drops the connection."""
 
     def __init__(self, target_port: int, faults: list[bytes | str]) -> None:
         self._target_port = target_port
@@ -51,7 +51,7 @@ class Relay:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last: str | None) -> None:
-    """To the end of `last`, or all when it is None."""
+    """Copy to the end of `last`, or everything when it is None."""
     passed = b""
     while piece := await reader.read(65_536):
         at = -1 if last is None else (passed + piece).find(last.encode())
@@ -66,7 +66,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last
 
 @asynccontextmanager
 async def relaying(target_port: int, *faults: bytes | str) -> AsyncIterator[tuple[str, Relay]]:
-    """Its address, and itself."""
+    """Yield its address and the relay itself."""
     relay = Relay(target_port, list(faults))
     server = await asyncio.start_server(relay.connected, "127.0.0.1", 0)
     async with server:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CLIENTS = COOKBOOK / "clients"
 RUN = {".py": sys.executable, ".sh": shutil.which("sh") or "", ".mjs": shutil.which("node") or ""}
-# They want another version of OpenAI's SDK: `make clients` makes an environment for them.
+# They need another version of OpenAI's SDK: `make clients` creates an environment for them.
 OWN = Path(sys.prefix) / "clients" / "bin" / "python"
 WITH_FOLLOW_UP = ("openai_stream.py", "langchain_chat.py", "llama_index_like.py")
 FILES = sorted(file.name for file in CLIENTS.iterdir())
@@ -46,7 +46,7 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
 
 
 async def run(url: str, file: str, key: str) -> tuple[int, str]:
-    """Exit code, and what it printed on either stream."""
+    """Return the exit code, and the output on both streams."""
     program = RUN[(CLIENTS / file).suffix]
     if file in FRAMEWORKS:
         program = str(OWN) if OWN.exists() else ""

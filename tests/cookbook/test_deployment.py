@@ -1,4 +1,4 @@
-"""The unit and the proxies' files are accepted by the programs they are for, and agree with the settings."""
+"""The unit and the proxies' files are accepted by their programs, and agree with the settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def default(name: str) -> float:
 
 
 def accepted(*command: str, **environment: str) -> str:
-    """What the program says of the file; it must end well."""
+    """What the program prints about the file; it must succeed."""
     environment["PATH"] = os.environ["PATH"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert ended.returncode == 0, ended.stderr
@@ -48,7 +48,7 @@ def needs(*programs: str) -> None:
 
 
 def test_the_unit_agrees_with_the_settings() -> None:
-    parser = configparser.RawConfigParser(strict=False)  # Environment= stands in it twice
+    parser = configparser.RawConfigParser(strict=False)  # Environment= occurs twice in it
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(UNIT)
     service = parser["Service"]
@@ -60,7 +60,7 @@ def test_the_unit_agrees_with_the_settings() -> None:
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    """Discriminates: a misspelt key or value, which systemd itself only warns of."""
+    """Discriminates: a misspelt key or value, of which systemd itself only warns."""
     needs("systemd-analyze")
     here = UNIT.replace("/srv/wenmai/.venv/bin/wenmai", sys.executable).replace("/srv/wenmai", str(tmp_path))
     (tmp_path / "wenmai.service").write_text(here, encoding="utf-8")
@@ -79,7 +79,7 @@ def test_the_nightly_backup_has_the_settings_and_keys_of_the_service(tmp_path: P
     assert accepted("systemd-analyze", "verify", str(timer), str(tmp_path / "wenmai-backup.service")) == ""
 
 
-DAYS = "+0x4320"  # the same each minute, three days long
+DAYS = "+0x4320"  # the same each minute, for three days
 ALERTS: tuple[tuple[dict[str, str], set[str]], ...] = (
     ({'up{job="wenmai"}': f"0{DAYS}"}, {"WenmaiDown", "WenmaiNoBackup"}),
     ({}, {"WenmaiDown", "WenmaiNoBackup"}),
@@ -119,8 +119,8 @@ def test_the_alerts_of_the_guide_fire(
     accepted("promtool", "test", "rules", str(tmp_path / "test.yml"))
 
 
-def test_the_proxies_let_pass_what_wenmai_takes() -> None:
-    """Discriminates: a limit of another size, less patience than an answer takes, pieces held back."""
+def test_the_proxies_let_everything_through_that_wenmai_accepts() -> None:
+    """Discriminates: another size limit, a timeout shorter than an answer takes, buffered pieces."""
     size = int(default("max_upload_bytes"))
     assert f"client_max_body_size {size};" in NGINX
     assert f"max_size {size // 1_000_000}MB\n" in CADDY
@@ -140,7 +140,7 @@ def test_nginx_accepts_its_file(tmp_path: Path) -> None:
     )  # fmt: skip
     site = re.sub(r"/etc/\S+fullchain.pem", str(certificate), NGINX)
     site = re.sub(r"/etc/\S+privkey.pem", str(key), site)
-    site = re.sub(r"(?<=listen )(?=\d)", "18", site)  # ports that anybody may bind
+    site = re.sub(r"(?<=listen )(?=\d)", "18", site)  # unprivileged ports
     main = f"pid {tmp_path}/pid; events {{}}\nhttp {{ access_log off; {site} }}\n"
     (tmp_path / "nginx.conf").write_text(main, encoding="utf-8")
     log = f"error_log {tmp_path}/error.log;"

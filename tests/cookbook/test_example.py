@@ -1,4 +1,4 @@
-"""docs/cookbook/wenmai.example.toml names every setting once, with its default, and loads as it stands."""
+"""docs/cookbook/wenmai.example.toml names every setting once, with its default, and loads unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AN_EXAMPLE = {"relevant_turn_threshold", "provider", "model", "api_key_env", "co
 
 
 def as_written(value: Any) -> Any:
-    """A default as the file has it."""
+    """A default in the file's notation."""
     if value is None:
         return ""
     return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
@@ -41,8 +41,8 @@ def defaults_of(model: type[BaseModel]) -> dict[str, Any]:
     return {name: value for name, value in defaults.items() if name not in TABLES or value != {}}
 
 
-def test_every_setting_stands_in_the_example_once_with_its_default() -> None:
-    """Discriminates: a setting that is added, renamed or has another default, and an example of before."""
+def test_every_setting_is_in_the_example_once_with_its_default() -> None:
+    """Discriminates: a setting that is added, renamed or has another default, and an outdated example."""
     written = tomllib.loads(UNCOMMENTED)
     tables: dict[str, type[BaseModel]] = {
         "llms": LLMSettings,
@@ -59,7 +59,7 @@ def test_every_setting_stands_in_the_example_once_with_its_default() -> None:
     assert {name: written[name] for name in expected} == expected
 
 
-def test_all_of_the_example_is_commented_out_and_nothing_twice() -> None:
+def test_all_of_the_example_is_commented_out_without_duplicates() -> None:
     assert tomllib.loads(EXAMPLE) == {}
     top_level = re.split(r"^#\[", EXAMPLE, flags=re.M)[0]
     names = Counter(re.findall(r"^#([a-z_]+) = ", top_level, re.M))
@@ -67,7 +67,7 @@ def test_all_of_the_example_is_commented_out_and_nothing_twice() -> None:
 
 
 def test_the_example_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discriminates: an empty text where unset is something else."""
+    """Discriminates: an empty text although unset means something else."""
     (tmp_path / "wenmai.toml").write_text(UNCOMMENTED, encoding="utf-8")
     monkeypatch.setenv("WENMAI_CONFIG", str(tmp_path / "wenmai.toml"))
     loaded, plain = load_settings(), Settings.model_construct()

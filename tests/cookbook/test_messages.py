@@ -1,4 +1,5 @@
-"""What the pages quote is what the program says, and the way back from an upgrade works as it is written."""
+"""The messages quoted on the pages are those of the program, and the described way back from an upgrade
+works."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tests.support.servers.commands import command
 
 
 def quoted(name: str, beginning: str) -> str:
-    """The block of that page that begins so: what a program prints."""
+    """The block of that page that begins with this text: what a program prints."""
     (text,) = [
         text for kind, text in blocks(page("en", name)) if kind == "text" and text.startswith(beginning)
     ]
@@ -29,13 +30,13 @@ def quoted(name: str, beginning: str) -> str:
 
 
 async def run(script: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
-    """Exit code, output, and errors."""
+    """Return exit code, output, and errors."""
     ended = await asyncio.to_thread(command, script, *arguments, EMBEDDING=HASHING, **environment)
     return ended.returncode, ended.stdout, ended.stderr
 
 
 @pytest.mark.slow("starts the server's process, which ends at once")
-async def test_a_port_in_use_is_said_as_on_the_page(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_as_on_the_page(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, _, errors = await run("serve", PORT=port, DATA_DIR=str(tmp_path))
@@ -44,8 +45,8 @@ async def test_a_port_in_use_is_said_as_on_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("starts the server's process, which ends at once")
-def test_a_start_on_a_full_disk_is_no_refused_setting(tmp_path: Path) -> None:
-    """Discriminates: exit code 2, after which systemd leaves it down although somebody makes room."""
+def test_a_start_on_a_full_disk_is_not_a_refused_setting(tmp_path: Path) -> None:
+    """Discriminates: exit code 2, after which systemd leaves it stopped although somebody frees space."""
     mount = f"mount -t tmpfs -o size=3m tmpfs {tmp_path}"
     if subprocess.run(["unshare", "-rm", "sh", "-c", mount], check=False, capture_output=True).returncode:
         pytest.skip("no mount namespace")
@@ -58,7 +59,7 @@ def test_a_start_on_a_full_disk_is_no_refused_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("starts a second server, which ends at once")
-async def test_a_store_in_use_is_said_as_on_the_page(tmp_path: Path) -> None:
+async def test_a_store_in_use_is_reported_as_on_the_page(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)):
         code, _, errors = await run("serve", PORT="0", DATA_DIR=str(tmp_path))
     assert code == 1
@@ -67,7 +68,7 @@ async def test_a_store_in_use_is_said_as_on_the_page(tmp_path: Path) -> None:
 
 
 async def write_later_schema(settings: Settings) -> None:
-    """What a version to come might leave."""
+    """What a future version might leave."""
     later = {"embedding": "another", "dimension": 4, "schema_version": 99}
     words = {"sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)}
     async with open_store(settings.store) as store:
@@ -76,7 +77,7 @@ async def write_later_schema(settings: Settings) -> None:
 
 
 @pytest.mark.full("runs the commands of the page, each a process of its own")
-async def test_the_way_back_from_an_upgrade(tmp_path: Path) -> None:
+async def test_an_upgrade_is_reverted_as_described(tmp_path: Path) -> None:
     """Discriminates: an older version that opens a later store; a restore that asks for more."""
     settings, data = make_settings(tmp_path), {"DATA_DIR": str(tmp_path)}
     async with open_app(settings) as app:

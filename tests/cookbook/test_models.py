@@ -1,4 +1,4 @@
-"""The recipes for language models answer, and the doctor says of each error what the page has."""
+"""The recipes for language models work, and the doctor reports each error as on the page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def transcript(name: str, kind: str) -> bytes:
 
 
 def followed(name: str, server: str, folder: Path, environment: pytest.MonkeyPatch) -> Settings:
-    """The settings of somebody who followed the recipe, but for the provider's host, which is `server`."""
+    """The settings of somebody who followed the recipe, but with `server` as the provider's host."""
     (recipe,) = [text for kind, text in blocks(PAGE[name]) if kind == "toml"]
     recipe = re.sub(r'(?<=base_url = ")\w+://[^/"]+', server, recipe)
     if name == "Claude":  # whose address is built in
@@ -75,7 +75,7 @@ def test_both_languages_quote_the_doctor_alike() -> None:
     assert english == chinese
 
 
-async def test_a_recipe_answers_and_the_doctor_is_content(
+async def test_a_recipe_answers_and_the_doctor_finds_no_fault(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Discriminates: an unknown key, another path than the provider's, a key that is not sent."""
@@ -87,7 +87,7 @@ async def test_a_recipe_answers_and_the_doctor_is_content(
     expected = json.loads(transcript(name, "json"))
     assert streamed.answer == expected["text"].strip("\n")
     assert streamed.text("THINK").strip() == expected["thinking"]
-    sent = next(each for each in stub.requests if each.body)  # the others ask for the model's window
+    sent = next(each for each in stub.requests if each.body)  # the others request the model's window
     assert sent.path == PATHS[name]
     assert json.loads(sent.body)["model"] == settings.models.llms["default"].model
     sent_key = sent.headers.get("x-api-key") or sent.headers["authorization"].removeprefix("Bearer ")
@@ -97,11 +97,11 @@ async def test_a_recipe_answers_and_the_doctor_is_content(
     assert re.sub(r"\d+ ms", "412 ms", finding.line) == in_page[1]
 
 
-async def test_the_doctor_says_what_the_page_has(
+async def test_the_doctor_reports_what_the_page_quotes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each row: the provider's own words, quoted, under its status. Discriminates: a hint or a setting's
-    name that changed in the code alone."""
+    """Each row: the provider's own message, quoted, under its status. Discriminates: a hint or a setting's
+    name that changed only in the code."""
     errors = rows(PAGE[name])
     assert len(errors) == 3
     for status, sentence, _ in errors:

@@ -1,4 +1,4 @@
-"""The pages of docs/cookbook say the same in both languages, and show the files beside them as they are."""
+"""The pages of docs/cookbook say the same in both languages, and show the files beside them verbatim."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_every_page_has_both_languages() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_typed_is_the_same_in_both_languages(name: str) -> None:
-    """Headings, code and what programs say; only prose differs."""
+def test_typed_text_is_the_same_in_both_languages(name: str) -> None:
+    """Headings, code and program output; only prose differs."""
     english, chinese = (page(language, name) for language in LANGUAGES)
     assert blocks(english) == blocks(chinese)
     assert len(rows(english)) == len(rows(chinese))
@@ -33,7 +33,7 @@ def test_what_is_typed_is_the_same_in_both_languages(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_is_shown_as_it_is(kind: str) -> None:
-    """Discriminates: a reader or a configuration that is mended beside the page, or in it, alone."""
+def test_a_file_is_shown_verbatim(kind: str) -> None:
+    """Discriminates: a reader or a configuration that is fixed beside the page, or in it, but not in both."""
     shown = [text for name in NAMES for language, text in blocks(page("en", name)) if language == kind]
     assert shown == [(COOKBOOK / file).read_text(encoding="utf-8") for file in FILES[kind]]

@@ -20,7 +20,7 @@ READERS = {"read_stream.py": sys.executable, "read_stream.mjs": shutil.which("no
 
 
 async def run(reader: str, *arguments: str) -> tuple[str, str]:
-    """What it printed, on both streams."""
+    """Return what it printed, on both streams."""
     process = await asyncio.create_subprocess_exec(
         READERS[reader], COOKBOOK / reader, *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -32,8 +32,8 @@ async def run(reader: str, *arguments: str) -> tuple[str, str]:
 @pytest.mark.full("waits as long as the server asks for, twice")
 @pytest.mark.parametrize("reader", READERS)
 async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> None:
-    """Discriminates: no turn_id of its own (asked twice), no Last-Event-ID (text twice), an event taken
-    before its end (text lost or torn), a lost connection taken for the end of the answer."""
+    """Discriminates: no turn_id of its own (asked twice), no Last-Event-ID (text twice), an event read before
+    its end (text lost or torn), a lost connection taken for the end of the answer."""
     if not READERS[reader]:
         pytest.skip("node is not here")
     script = [step for piece in SAID * 4 for step in (0.05, piece)]
@@ -53,8 +53,8 @@ async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> No
 
 @pytest.mark.slow("runs a process")
 @pytest.mark.parametrize("reader", READERS)
-async def test_a_reader_says_what_the_server_refuses(reader: str, tmp_path: Path) -> None:
-    """Discriminates: a refusal that is tried again, or swallowed."""
+async def test_a_reader_reports_a_refusal_of_the_server(reader: str, tmp_path: Path) -> None:
+    """Discriminates: a refusal that is retried, or swallowed."""
     if not READERS[reader]:
         pytest.skip("node is not here")
     async with serving(make_settings(tmp_path)) as url:
@@ -65,8 +65,8 @@ async def test_a_reader_says_what_the_server_refuses(reader: str, tmp_path: Path
 
 @pytest.mark.slow("runs a process")
 @pytest.mark.parametrize("reader", READERS)
-async def test_a_reader_takes_a_503_that_is_not_retryable_for_final(reader: str) -> None:
-    """Discriminates: going by the status alone."""
+async def test_a_reader_treats_a_503_that_is_not_retryable_as_final(reader: str) -> None:
+    """Discriminates: deciding by the status alone."""
     if not READERS[reader]:
         pytest.skip("node is not here")
     async with relaying(0, FINAL) as (address, relay):

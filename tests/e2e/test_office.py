@@ -1,4 +1,4 @@
-"""Answers on an office's own documents, without a model: what a reader can see, and what is refused."""
+"""Answers from an office's own documents, without a model: what a reader sees, and what is refused."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ LOST = (
 )
 
 
-async def test_the_article_that_is_nearest_by_meaning_is_quoted(tmp_path: Path) -> None:
-    """Discriminates: quotes by words alone, which have nothing of what is asked; a part that is known where
-    passages are judged, and not where they are quoted."""
+async def test_the_article_nearest_in_meaning_is_quoted(tmp_path: Path) -> None:
+    """Discriminates: quoting by words alone, of which the question has none; a part of a question that counts
+    when passages are judged, but not when they are quoted."""
     rules = "\n\n".join(("# Care of books", f"4.1 {BINDERY}", f"4.2 {DRINKS}", f"4.3 {LOST}"))
     async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
         await app.add_text("rules.md", rules)
@@ -52,8 +52,8 @@ Children learn to swim in groups of eight; the first lesson is free. Trainees ma
 """
 
 
-async def test_a_part_of_a_question_that_has_no_passage_is_searched_for_itself(tmp_path: Path) -> None:
-    """Discriminates: one search for both parts, which finds what is near to the longer one."""
+async def test_a_part_of_a_question_without_a_passage_is_searched_separately(tmp_path: Path) -> None:
+    """Discriminates: a single search for both parts, which finds what is near to the longer one."""
     question = "{}, and may a trainee teach a group of children to swim without a coach?"
     async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
         await app.add_text("pool.md", RULES)
@@ -68,10 +68,10 @@ async def test_a_part_of_a_question_that_has_no_passage_is_searched_for_itself(t
 
 @pytest.mark.full("embeds fourteen documents and asks thirty questions")
 @pytest.mark.slow("embeds fourteen documents and asks thirty questions")
-async def test_most_answers_of_a_handbook_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discriminates: quoting a table's header without its rows, or a question of a FAQ without its answer.
+async def test_most_answers_of_a_handbook_are_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: quoting a table's header without its rows, or a question of an FAQ without its answer.
 
-    Of the questions that were looked at while this was made: 27 with an answer, 4 without.
+    When the test was written: of its questions 27 had an answer, 4 did not.
     """
     monkeypatch.setenv("EMBEDDING", "bundled")
     monkeypatch.setenv("WENMAI_CONFIG", "")

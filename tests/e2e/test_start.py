@@ -27,7 +27,7 @@ EVENT = re.compile(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", re.M)
 
 
 def documented(language: str) -> dict[str, set[str]]:
-    """Event → its fields, of the table in the guide."""
+    """Map each event to its fields, from the table in the guide."""
     text = (ROOT / "docs" / "guide" / language / "operations.md").read_text(encoding="utf-8")
     rows = dict(EVENT.findall(text))
     return {
@@ -48,7 +48,7 @@ def test_the_guides_list_the_same_events_and_each_is_logged_somewhere() -> None:
 
 @contextmanager
 def serving(folder: Path, **environment: str) -> Iterator[tuple[subprocess.Popen[str], list[str], list[str]]]:
-    """The server with the lines of its standard output and its log, which grow."""
+    """The server with the lines of its standard output and its log, both growing."""
     process = subprocess.Popen(
         [sys.executable, "-m", "scripts.serve"], cwd=ROOT, text=True,
         env=clean_environment({"DATA_DIR": str(folder), "PORT": "0", **environment}),
@@ -74,8 +74,9 @@ def events(log: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow("starts a server")
-def test_a_life_of_the_server_as_its_operator_sees_it(tmp_path: Path) -> None:
-    """Discriminates: a curl that is refused, a key in the log, a Ctrl-C that says nothing or waits on."""
+def test_the_servers_life_cycle_as_its_operator_sees_it(tmp_path: Path) -> None:
+    """Discriminates: a curl command that is refused, a key in the log, a Ctrl-C without a message or that
+    keeps waiting."""
     stub = StubLLM(words=tuple("abcdefgh" * 100), pause_s=0.1)
     quick = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false", "SHUTDOWN_GRACE_S": "25"}
     with running_stub(stub), serving(
@@ -106,7 +107,7 @@ def test_a_life_of_the_server_as_its_operator_sees_it(tmp_path: Path) -> None:
     assert [name for name in names if name.startswith("server")] == [
         "server_starting", "server_ready", "server_stopping", "server_stopped",
     ]  # fmt: skip
-    assert names.count("request_refused") == 5  # of eight: the others are counted
+    assert names.count("request_refused") == 5  # of eight: the others are only counted
     refused = next(line for line in lines if line["event"] == "request_refused")
     assert (refused["status"], refused["code"], refused["route"]) == (401, "unauthorized", CHAT)
     for line in lines:
@@ -123,10 +124,10 @@ def test_a_life_of_the_server_as_its_operator_sees_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("starts a server")
-def test_a_terminal_that_is_closed_stops_the_server_in_order(tmp_path: Path) -> None:
-    """Discriminates: the signal's default, which kills it amid its answers.
+def test_closing_the_terminal_stops_the_server_in_order(tmp_path: Path) -> None:
+    """Discriminates: the signal's default, which kills it while it answers.
 
-    `nohup` hands on that it is ignored, to the tests and to their programs.
+    `nohup` makes the signal ignored, and the tests and their programs inherit that.
     """
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with serving(tmp_path, EMBEDDING=HASHING, LOAD_SAMPLE="false") as (process, printed, log):

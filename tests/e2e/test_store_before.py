@@ -1,7 +1,7 @@
 """A store written by the version before the files moved into rooms opens now, with everything in place.
 
 `before_rooms.tar.xz` in tests/fixtures/stores is the `store` folder of that version's data folder (commit
-8176fc5, bundled embedding; a sparse archive, for the engine leaves holes in its files). Beside it are that
+8176fc5, bundled embedding; a sparse archive, since the engine leaves holes in its files). Beside it are that
 version's HTTP replies from just before it was closed.
 """
 
@@ -26,9 +26,9 @@ BEFORE: dict[str, Any] = json.loads((STORES / "before_rooms.json").read_text(enc
 
 @pytest.fixture
 async def before(tmp_path: Path) -> AsyncIterator[App]:
-    """The present application on a copy of that store; turns stay, whenever the test is run."""
+    """The current application on a copy of that store; turns do not expire, whenever the test is run."""
     with tarfile.open(STORES / "before_rooms.tar.xz") as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 has none yet
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # missing in Python 3.11.3
         archive.extractall(tmp_path)
     conversation = {"conversation_expire_days": 36_500, "cleanup_cron": "0 0 1 1 *", "timezone": "UTC"}
     async with open_app(
@@ -45,7 +45,7 @@ async def read(app: App, path: str) -> dict[str, Any]:
 
 
 def as_before(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that the earlier version had, at any depth; one that it did not have is no loss."""
+    """Only the fields that the earlier version had, at any depth; additional fields are no loss."""
     return {name: _as_before(now.get(RENAMED.get(name, name)), value) for name, value in before.items()}
 
 
@@ -53,7 +53,7 @@ def _as_before(now: Any, before: Any) -> Any:
     return as_before(now, before) if isinstance(now, Mapping) and isinstance(before, Mapping) else now
 
 
-async def test_everything_that_the_version_before_stored_is_in_place(before: App) -> None:
+async def test_everything_that_the_earlier_version_stored_is_in_place(before: App) -> None:
     """Discriminates: a payload field, a collection or a vector renamed without the old name being read."""
     schedule = await read(before, "/admin/schedule")
     assert as_before(schedule, BEFORE["schedule"]) == BEFORE["schedule"]
@@ -71,7 +71,7 @@ async def test_everything_that_the_version_before_stored_is_in_place(before: App
     assert (await read(before, "/admin/receipts"))["receipts"] == BEFORE["receipts"]
 
 
-async def test_branches_and_summaries_of_the_version_before_are_in_place(before: App) -> None:
+async def test_branches_and_summaries_of_the_earlier_version_are_in_place(before: App) -> None:
     nodes: list[dict[str, Any]] = []
     for session in BEFORE["sessions"]:
         nodes += (await read(before, f"/sessions/{session['session_id']}/tree"))["turns"]
@@ -80,7 +80,7 @@ async def test_branches_and_summaries_of_the_version_before_are_in_place(before:
     assert [node["turn_id"] for node in nodes if node["has_summary"]] == BEFORE["summarised"]
 
 
-async def test_a_store_of_the_version_before_goes_on_answering(before: App) -> None:
+async def test_a_store_of_the_earlier_version_continues_to_answer(before: App) -> None:
     session = BEFORE["sessions"][0]["session_id"]
     leaf = next(turn for turn in reversed(BEFORE["turns"]) if turn["session_id"] == session)
     asked = await before.ask("豆包什么时候打疫苗？", session_id=session, parent_turn_id=leaf["turn_id"])

@@ -11,8 +11,8 @@ import pytest
 from tests.support.machine import at_most, times_as_slow
 from tests.support.servers.app import App, make_settings, open_app
 
-# of a whole turn in the server's process, with 1 ms of the hashing embedding: the store's takes up to 40 ms
-# more, and 200 ms is the goal
+# of a whole turn in the server's process, with 1 ms for the hashing embedding: the store takes up to 40 ms
+# more, and the goal is 200 ms
 LIMIT_S = 0.15
 CHARACTERS = "年假申请流程报销标准采购合同审批客户服务维修质保退货发票出差住宿补贴安全培训"
 _random = random.Random(5)
@@ -47,7 +47,7 @@ QUESTIONS = {
 
 
 async def _is_soon_answered(app: App, question: str) -> bool:
-    """Once of a few times: what else a machine does adds time, and never takes any away."""
+    """The best of a few attempts: other activity of the machine only ever adds time."""
     for _ in range(4):
         if await _turn_s(app, question) < LIMIT_S:
             return True
@@ -55,7 +55,7 @@ async def _is_soon_answered(app: App, question: str) -> bool:
 
 
 async def _turn_s(app: App, question: str) -> float:
-    """Of the server's processor time, as it would be on a machine that is fast enough."""
+    """Measured in the server's processor time, as on a machine that is fast enough."""
     started = time.process_time()
     reply = await app.ask(question, knowledge="always", rerank_top_n=50)
     elapsed_s = time.process_time() - started
@@ -66,7 +66,7 @@ async def _turn_s(app: App, question: str) -> float:
 
 @pytest.mark.full("reads in a document of a megabyte")
 @pytest.mark.parametrize("document", DOCUMENTS)
-async def test_no_question_to_no_document_fails_or_takes_long(tmp_path: Path, document: str) -> None:
+async def test_no_question_to_any_document_fails_or_takes_long(tmp_path: Path, document: str) -> None:
     """Discriminates: comparing all 8,000 characters of a question with each row that could be quoted; a
     pattern that looks ahead from every character of a line."""
     settings = make_settings(tmp_path, retrieval={"rerank_score_threshold": 0.0})
@@ -77,8 +77,8 @@ async def test_no_question_to_no_document_fails_or_takes_long(tmp_path: Path, do
 
 
 @pytest.mark.full("thirteen questions of up to 8,000 characters, each on all before it")
-async def test_such_questions_in_one_conversation_fail_no_more_than_alone(tmp_path: Path) -> None:
-    """Discriminates: a question joined with 8,000 characters that were asked before it."""
+async def test_such_questions_in_one_conversation_work_as_well_as_alone(tmp_path: Path) -> None:
+    """Discriminates: a question joined with 8,000 characters of the previous one."""
     settings = make_settings(tmp_path, retrieval={"rerank_score_threshold": 0.0})
     async with open_app(settings) as app:
         await app.add_text("code.py", DOCUMENTS["code.py"][:20_000])
@@ -92,7 +92,7 @@ async def test_such_questions_in_one_conversation_fail_no_more_than_alone(tmp_pa
 
 
 @pytest.mark.full("embeds questions of up to 8,000 characters with the bundled model")
-async def test_such_questions_are_searched_with_the_embedding_that_is_bundled(tmp_path: Path) -> None:
+async def test_such_questions_are_searched_with_the_bundled_embedding(tmp_path: Path) -> None:
     """Discriminates: a question that leaves no token to compare; one that leaves thousands."""
     settings = make_settings(tmp_path, models={"embedding": "bundled"})
     async with open_app(settings) as app:

@@ -1,4 +1,4 @@
-"""Make the faults happen and say what was lost: `python -m tests.faults [--short] [--only F1 G9]`."""
+"""Run the fault trials and report what was lost: `python -m tests.faults [--short] [--only F1 G9]`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _is_chosen(name: str, only: list[str]) -> bool:
-    """`F1` is F1 and not F18; what is no number is looked for in the name."""
+    """`F1` matches F1 and not F18; other text is searched for in the name."""
     numbers = _NUMBERS.findall(name)
     return not only or any(each in numbers if _NUMBERS.fullmatch(each) else each in name for each in only)
 
@@ -67,7 +67,7 @@ def _run(fault: Fault, expected: argparse.Namespace, seed: int) -> dict[str, obj
 def _outcome(fault: Fault, trials: int, folder: Path, seed: int) -> Outcome:
     try:
         return fault.run(trials, folder, seed)
-    except Exception:  # noqa: BLE001 — the faults that come after it shall be seen all the same
+    except Exception:  # noqa: BLE001 — the remaining faults must run nevertheless
         return Outcome(losses=[f"the trials ended with {traceback.format_exc()}"])
 
 

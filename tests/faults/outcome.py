@@ -1,4 +1,5 @@
-"""What a fault's trials gave, and how one is declared: the same code runs short in CI and long by hand."""
+"""The outcome of a fault's trials, and the declaration of a fault: the same code runs short in CI and long by
+hand."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pytest
 class Outcome:
     """Counts over all trials; `losses` must be empty: one line for each broken promise, with its seed.
 
-    `worst_s` is the longest anything that has a bound took, `figures` what else is worth printing.
+    `worst_s` is the longest duration of any bounded operation, `figures` are other values worth printing.
     """
 
     trials: int = 0
@@ -32,7 +33,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`run(trials, folder, seed)` makes the fault happen `trials` times; `folder` is empty and its own.
+    """`run(trials, folder, seed)` causes the fault `trials` times; `folder` is an empty folder of its own.
 
     `name` begins with the number of the threat or goal; `short` trials run in CI, `long` with `make faults`.
     """
@@ -44,7 +45,7 @@ class Fault:
     long: int
 
     def check(self, folder: Path, seed: int, least: float = 0.9) -> None:
-        """The short form: `least` of its trials were made, and no promise was broken."""
+        """The short form: at least `least` of its trials were made, and no promise was broken."""
         outcome = self.run(self.short, folder, seed)
         if reason := outcome.figures.get("skipped"):
             pytest.skip(str(reason))

@@ -1,4 +1,4 @@
-"""Who may do what: an own key, a stranger's, none, a wrong one."""
+"""Who may do what: with the owner's key, another owner's, none, a wrong one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def routes(app: App) -> list[tuple[str, str]]:
 OPEN_TO_ALL = {"/health/live", "/health/ready"}
 
 
-async def test_every_route_asks_for_a_key_but_health(app: App) -> None:
+async def test_every_route_but_health_needs_a_key(app: App) -> None:
     for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "wrong"}):
         for method, path in routes(app):
             response = await app.client.request(method, path, headers=headers)
@@ -60,8 +60,8 @@ async def test_every_route_asks_for_a_key_but_health(app: App) -> None:
             assert asks != (path in OPEN_TO_ALL), (method, path)
 
 
-async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> None:
-    """Discriminates: FastAPI's own `/openapi.json`, which is open to all; a route beside the sweep."""
+async def test_every_route_is_listed_and_the_list_needs_a_key(app: App) -> None:
+    """Discriminates: FastAPI's own `/openapi.json`, which is open to all; a route missing in the sweep."""
     server: FastAPI = app.client._transport.app  # type: ignore[attr-defined]
     routers: list[APIRouter] = [included.original_router for included in server.routes]  # type: ignore[attr-defined]
     own = [route for router in routers for route in router.routes]
@@ -82,7 +82,7 @@ async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> No
     assert "/knowledge_chat_conversation" in spec["paths"]
 
 
-async def test_the_key_may_come_in_either_header(app: App) -> None:
+async def test_the_key_may_be_in_either_header(app: App) -> None:
     assert (await app.client.get("/models", headers=ALICE)).status_code == 200
     assert (await app.client.get("/models", headers={"x-api-key": "alice"})).status_code == 200
 
@@ -197,7 +197,7 @@ def filled_in(body: dict[str, Any] | None, ids: Busy) -> dict[str, Any]:
 
 
 def same_for_a_stranger(response: httpx.Response) -> tuple[int, dict[str, Any], list[str]]:
-    """All that a caller sees, but the request's own number and the time."""
+    """All that a caller sees, except the request's own number and the time."""
     body = response.json()
     body.get("error", {}).pop("request_id", None)
     return response.status_code, body, sorted(set(response.headers))
@@ -223,9 +223,7 @@ async def test_a_strangers_busy_object_looks_like_an_unknown_one_on_every_route(
     assert app.container.running.get(busy.turn_id) is not None
 
 
-async def test_a_strangers_session_is_no_ones_to_begin_whether_it_is_busy_or_not(
-    app: App, busy: Busy
-) -> None:
+async def test_a_strangers_session_id_cannot_be_used_whether_it_is_busy_or_not(app: App, busy: Busy) -> None:
     """An id that nobody has would begin a session. Discriminates: taking one over; `session_busy`."""
     idle = (await app.client.post("/sessions", json={}, headers=ALICE)).json()["session_id"]
     for path, field in ((CHAT, "question"), ("/api/v1/chat", "message")):
@@ -240,7 +238,7 @@ async def test_a_strangers_session_is_no_ones_to_begin_whether_it_is_busy_or_not
 @pytest.mark.full("asks each of eighteen rows eighteen times")
 @pytest.mark.alone
 async def test_a_strangers_busy_object_takes_as_long_as_an_unknown_one(app: App, busy: Busy) -> None:
-    """In turns; of each row the quickest, which what else the machine does delays least. Discriminates:
+    """Alternating; of each row the fastest, which other load of the machine delays least. Discriminates:
     waiting for another owner's turn, or for its storing."""
     for method, path, body in ROWS:
         took_s: dict[str, list[float]] = {"busy": [], "unknown": []}
@@ -264,10 +262,10 @@ def described_paths(app: App) -> list[str]:
     return list(app.client._transport.app.openapi()["paths"])  # type: ignore[attr-defined]
 
 
-async def test_somebody_elses_turn_id_is_taken_whether_its_turn_runs_or_has_ended(
+async def test_another_owners_turn_id_is_taken_whether_its_turn_runs_or_has_ended(
     app: App, busy: Busy
 ) -> None:
-    """Discriminates: waiting for the end of another owner's turn, which tells that it is being stored."""
+    """Discriminates: waiting for the end of another owner's turn, which reveals that it is being stored."""
     ended = await app.client.post(CHAT, json={"question": "Mine?", "stream": False}, headers=ALICE)
     seen = []
     for turn_id in (busy.turn_id, ended.json()["turn_id"]):
@@ -277,7 +275,7 @@ async def test_somebody_elses_turn_id_is_taken_whether_its_turn_runs_or_has_ende
     assert (seen[0][0], seen[0][1]["error"]["code"]) == (409, "turn_conflict")
 
 
-async def test_an_owner_is_answered_while_a_stranger_knocks_at_the_session(app: App) -> None:
+async def test_an_owner_is_answered_while_a_stranger_uses_the_session_id(app: App) -> None:
     """RELIABILITY F40: 40 of 40 questions were refused. Discriminates: a claim by the session alone."""
     session = await app.client.post("/sessions", json={}, headers=ALICE)
     body = {"question": "Mine?", "session_id": session.json()["session_id"], "stream": False}
@@ -287,8 +285,8 @@ async def test_an_owner_is_answered_while_a_stranger_knocks_at_the_session(app: 
         assert (refused.status_code, answered.status_code) == (404, 200)
 
 
-async def test_a_persona_is_not_said_to_be_from_a_strangers_passage(app: App) -> None:
-    """Discriminates: keeping whatever ids are sent; telling an unknown passage from a stranger's."""
+async def test_a_persona_is_not_attributed_to_a_strangers_passage(app: App) -> None:
+    """Discriminates: storing whatever ids are sent; distinguishing an unknown passage from a stranger's."""
     file = {"file": ("mine.md", b"# Mine\nThe hazel is pruned in March.")}
     added = (await app.client.post("/documents", files=file, headers=ALICE)).json()
     document_id = added["document"]["document_id"]
@@ -312,7 +310,7 @@ async def test_a_persona_is_not_said_to_be_from_a_strangers_passage(app: App) ->
     assert (await set_by(ALICE, mine)).json()["persona"]["chunk_id"] == mine["chunk_id"]
 
 
-async def test_the_figures_of_all_are_the_admins(app: App) -> None:
+async def test_the_global_figures_are_for_admins(app: App) -> None:
     """Discriminates: `/metrics` for any key."""
     assert (await app.client.get("/metrics", headers=ALICE)).status_code == 403
     assert (await app.client.get("/metrics", headers=OPERATOR)).status_code == 200

@@ -1,4 +1,4 @@
-"""Each code that a single request brings, with the status that the guide names beside it."""
+"""Each code that a single request causes, with the status that the guide names beside it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def code_of(app: App, method: str, path: str, **request: Any) -> tuple[str
 
 
 @pytest.mark.parametrize(("code", "method", "path", "request_"), REQUESTS)
-async def test_a_request_brings_the_code(
+async def test_a_request_causes_the_code(
     app: App, code: str, method: str, path: str, request_: dict[str, Any]
 ) -> None:
     assert await code_of(app, method, path, **request_) == (code, statuses()[code])

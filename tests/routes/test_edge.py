@@ -1,4 +1,4 @@
-"""What the edge refuses before any route: hosts and origins; and what a refused method is told."""
+"""What the edge refuses before any route: hosts and origins; and the reply to a refused method."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ MALFORMED: tuple[list[str], ...] = (
 
 @pytest.mark.parametrize("hosts", MALFORMED)
 async def test_a_request_names_one_host(local: App, shared: App, hosts: list[str]) -> None:
-    """Discriminates: reading the first of two; a bracket left open, which was a 500."""
+    """Discriminates: reading the first of two; an unclosed bracket, which was a 500."""
     assert [await status(app, hosts) for app in (local, shared)] == [400, 400]
 
 
-async def test_only_names_of_this_server_are_answered_with_keys_too(local: App, shared: App) -> None:
-    """Discriminates: a key that lets any name pass, also one whose address another site sets to this server;
-    a server that is not reached by its address."""
+async def test_only_names_of_this_server_are_answered_even_with_keys(local: App, shared: App) -> None:
+    """Discriminates: a key that lets any name pass, even one whose address another site points at this
+    server; a server that cannot be reached by its address."""
     machine = socket.gethostname()
     for host in ("localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000"):
         assert (await status(local, [host]), await status(shared, [host])) == (200, 200)
@@ -68,14 +68,14 @@ async def test_only_names_of_this_server_are_answered_with_keys_too(local: App, 
 
 
 @pytest.mark.parametrize("origin", ["http://[", "null", "http://evil.test", "x", "http://127.0.0.1:9"])
-async def test_an_origin_that_is_no_url_is_another_site(local: App, origin: str) -> None:
+async def test_an_origin_that_is_not_a_url_is_another_site(local: App, origin: str) -> None:
     """Discriminates: an address that cannot be parsed, which was a 500."""
     response = await local.client.post("/sessions", json={}, headers={"origin": origin})
     assert response.status_code == 403
     assert (await local.client.post("/sessions", json={}, headers={"origin": "http://127.0.0.1"})).is_success
 
 
-async def test_a_refused_method_is_told_every_method_of_its_path(local: App) -> None:
+async def test_a_refused_method_gets_every_method_of_its_path(local: App) -> None:
     """Discriminates: the methods of the first route that has the path."""
     spec = (await local.client.get("/openapi.json")).json()
     incomplete = []
@@ -90,7 +90,7 @@ async def test_a_refused_method_is_told_every_method_of_its_path(local: App) -> 
     assert response.headers["allow"] == "DELETE, GET, HEAD"
 
 
-async def test_every_body_names_what_is_refused_of_it(local: App) -> None:
+async def test_every_body_names_its_refused_content(local: App) -> None:
     """Discriminates: 415 of a route whose description leaves it out."""
     spec = (await local.client.get("/openapi.json")).json()
     for path, operations in spec["paths"].items():
@@ -125,7 +125,7 @@ def cors_headers(response: Response) -> dict[str, str]:
 
 
 async def test_only_a_named_site_may_ask_and_read(local: App, open_to_a_site: App) -> None:
-    """Discriminates: an origin that is named in part; errors that the site's own script cannot read."""
+    """Discriminates: a partial match of an origin; errors that the site's own script cannot read."""
     allowed = await preflight(open_to_a_site, SITE)
     assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, SITE)
     assert "authorization" in allowed.headers["access-control-allow-headers"].lower()
@@ -160,23 +160,23 @@ async def test_only_a_named_site_may_ask_and_read(local: App, open_to_a_site: Ap
 
 async def test_an_agent_of_an_unknown_site_is_refused_with_every_method(local: App) -> None:
     for method in ("GET", "POST", "DELETE"):
-        async with asyncio.timeout(10):  # what is let in may read a stream without an end
+        async with asyncio.timeout(10):  # an accepted request may read an endless stream
             response = await local.client.request(method, "/mcp", headers={"origin": "http://evil.test"})
         assert (response.status_code, response.json()["error"]["code"]) == (403, "forbidden"), method
 
 
-MEASURED = ("/admin/", "/health/", "/metrics")  # a digit more at the next look
+MEASURED = ("/admin/", "/health/", "/metrics")  # a digit more at the next request
 
 
-async def test_every_address_that_can_be_read_tells_its_head_alone(local: App) -> None:
-    """Discriminates: 405, by which monitors and proxies take a server that runs for one that is down."""
+async def test_every_readable_address_answers_head_requests(local: App) -> None:
+    """Discriminates: 405, by which monitors and proxies take a running server for one that is down."""
     routes = local.client._transport.app.state.paths  # type: ignore[attr-defined]
     paths = [route.path for route in routes if "GET" in route.methods]
     assert len(paths) > 40
     for path in (path.replace("{", "").replace("}", "") for path in paths):
         async with asyncio.timeout(10):
             head = await local.client.head(path, headers={"accept": "*/*, text/event-stream"})
-        if path == "/mcp":  # a stream without an end
+        if path == "/mcp":  # an endless stream
             assert head.status_code == 200
             continue
         read = await local.client.get(path)

@@ -1,4 +1,4 @@
-"""Client generators take the description as it is: every route, without a warning."""
+"""Client generators accept the description unchanged: every route, without a warning."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def described(spec: dict[str, Any], tmp_path: Path) -> Path:
 
 
 def generate(*command: str | Path) -> str:
-    """Its whole output. The Python generator calls ruff, which is installed beside the interpreter."""
+    """Return its whole output. The Python generator calls ruff, which is installed beside the interpreter."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     ended = subprocess.run(
         list(map(str, command)),
@@ -50,7 +50,7 @@ def generate(*command: str | Path) -> str:
 def test_a_python_client_has_every_route(spec: dict[str, Any], described: Path) -> None:
     """Discriminates: a reference into `$defs`; two schemas of one name."""
     client = described.parent / "client"
-    config = described.parent / "config.json"  # the generator knows no bytes of another type by itself
+    config = described.parent / "config.json"  # the generator only knows binary content of this type
     as_bytes = dict.fromkeys(("image/png", "image/jpeg"), "application/octet-stream")
     config.write_text(json.dumps({"content_type_overrides": as_bytes}))
     out = ("--output-path", client, "--meta", "none", "--fail-on-warning")

@@ -31,19 +31,19 @@ def test_the_language_is_the_locales(environment: dict[str, str], language: str)
 
 
 @pytest.mark.parametrize("question", ["What's “x”?", 'a"b\\c', "$(id) `id` $HOME", "多少？", "a\nb"])
-def test_the_line_can_be_pasted_whatever_the_question_is(question: str) -> None:
+def test_the_line_can_be_pasted_whatever_the_question(question: str) -> None:
     words = shlex.split(curl("http://[::1]:1", question, with_key=False).replace("\\\n", ""))
     assert words[2] == "http://[::1]:1/knowledge_chat_conversation"
     assert json.loads(words[-1]) == {"question": question}
 
 
 async def printed(app: App) -> tuple[str, dict[str, Any]]:
-    """All of it, and the body that its curl sends."""
+    """Return the whole text, and the body that its curl command sends."""
     text = await greeting(app.container, URL, "summary", "en")
     return text, json.loads(shlex.split(text[text.index("curl") :].replace("\\\n", ""))[-1])
 
 
-async def test_the_question_is_about_what_is_stored(tmp_path: Path) -> None:
+async def test_the_question_is_about_stored_documents(tmp_path: Path) -> None:
     """Discriminates: a question about the sample, which this store has never had."""
     async with open_app(make_settings(tmp_path)) as app:
         empty, body = await printed(app)
@@ -56,7 +56,7 @@ async def test_the_question_is_about_what_is_stored(tmp_path: Path) -> None:
         assert (await app.ask(**body)).sources[0]["file_name"] == "travel.md"
 
 
-async def test_with_keys_it_names_no_document_of_a_key_and_no_key(tmp_path: Path) -> None:
+async def test_with_keys_it_names_no_key_and_no_document_of_one(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, server={"api_keys": ["secret-key"]})
     async with open_app(settings) as app:
         files = {"file": ("travel.md", HANDBOOK.encode())}

@@ -1,4 +1,4 @@
-"""What listens for connections."""
+"""The listening sockets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from routes.server import _run, bind
 from tests.support.servers.app import make_settings
 
 
-def test_a_round_of_the_loop_accepts_many_connections() -> None:
-    """Discriminates: one a round, with which those who ask wait while two hundred answers stream."""
+def test_one_iteration_of_the_loop_accepts_many_connections() -> None:
+    """Discriminates: one per iteration, with which new clients wait while two hundred answers stream."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(rounds_to_accept(12)) <= 3
 
 
 async def rounds_to_accept(connections: int) -> int:
-    """All of them have been made before the first round."""
+    """All connections were made before the first iteration."""
     loop, accepted = asyncio.get_running_loop(), list[asyncio.Protocol]()
 
     class Accepted(asyncio.Protocol):
@@ -44,7 +44,7 @@ async def rounds_to_accept(connections: int) -> int:
         return rounds
 
 
-def test_a_port_that_another_took_during_the_start_stops_it_in_one_line(
+def test_a_port_taken_by_another_during_the_start_aborts_it_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both have bound it, one listens first. Discriminates: uvloop, which hides that the other cannot."""

@@ -78,7 +78,7 @@ def test_every_success_has_a_model(spec: dict[str, Any]) -> None:
 
 
 def test_every_error_has_the_model_of_errors(spec: dict[str, Any]) -> None:
-    """Not ready, and a turn that failed as a whole, say more than an error does."""
+    """Not ready, and a turn that failed as a whole, have more fields than an error."""
     richer = {("/health/ready", "503"), ("/knowledge_chat_conversation", "503")}
     for method, path, operation in operations(spec):
         statuses = set(operation["responses"])
@@ -92,8 +92,8 @@ def test_every_error_has_the_model_of_errors(spec: dict[str, Any]) -> None:
                 assert content == {"application/json": {"schema": {"$ref": ERROR}}}, (method, path, status)
 
 
-def test_every_reference_leads_somewhere_and_nothing_is_defined_in_passing(spec: dict[str, Any]) -> None:
-    """Discriminates: a body's schema with `#/$defs` of its own."""
+def test_every_reference_resolves_and_there_are_no_inline_definitions(spec: dict[str, Any]) -> None:
+    """Discriminates: a body's schema with its own `#/$defs`."""
     named = {each["$ref"] for each in parts(spec) if isinstance(each.get("$ref"), str)}
     assert named <= {f"{SCHEMAS}{name}" for name in spec["components"]["schemas"]}
     assert not [each for each in parts(spec) if "$defs" in each]
@@ -128,7 +128,7 @@ def test_every_parameter_but_an_id_is_described(spec: dict[str, Any]) -> None:
 
 
 def test_every_route_but_health_names_the_key(spec: dict[str, Any]) -> None:
-    """`test_access` holds the routes to it."""
+    """`test_access` checks that the routes comply."""
     assert set(spec["components"]["securitySchemes"]) == {"bearer", "apiKey"}
     for _, path, operation in operations(spec):
         expected: list[dict[str, list[str]]] | None = (
@@ -138,7 +138,7 @@ def test_every_route_but_health_names_the_key(spec: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.__name__)
-def test_every_field_is_described_and_examples_are_true(model: type[BaseModel]) -> None:
+def test_every_field_is_described_and_examples_are_valid(model: type[BaseModel]) -> None:
     """Discriminates: an example that lacks a field, or has one of another type."""
     schema = model.model_json_schema()
     assert schema["description"]
@@ -149,7 +149,7 @@ def test_every_field_is_described_and_examples_are_true(model: type[BaseModel]) 
         assert json.loads(read.model_dump_json(exclude_unset=True, by_alias=True)) == example
 
 
-def test_every_body_and_every_reply_of_its_own_has_an_example(spec: dict[str, Any]) -> None:
+def test_every_body_and_every_specific_reply_has_an_example(spec: dict[str, Any]) -> None:
     bodies = [operation.get("requestBody", {}) for _, _, operation in operations(spec)]
     replies = [operation["responses"] for _, _, operation in operations(spec)]
     named = {

@@ -89,7 +89,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def table(shown: str) -> dict[str, int]:
-    """The rows that were printed."""
+    """Return the printed rows."""
     rows = [line.rsplit(None, 1) for line in shown.splitlines()]
     return {row[0].strip(): int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
@@ -98,7 +98,7 @@ def archives(settings: Settings) -> list[Path]:
     return sorted(settings.store.backups.glob("*.zip"))
 
 
-async def test_no_sessions_are_no_failure(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_no_sessions_are_not_a_failure(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     await made(settings)
     for arguments in ([], ["--apply"]):
         assert await repair(settings, *arguments) == 0
@@ -114,20 +114,20 @@ async def test_no_sessions_are_no_failure(settings: Settings, capsys: pytest.Cap
         (["--import-from", "none"], "no collection 'none'"),
     ],
 )
-async def test_what_is_missing_is_refused_by_name(
+async def test_a_missing_collection_is_refused_by_name(
     arguments: list[str], named: str, settings: Settings
 ) -> None:
-    """Discriminates: exit code 1, as of a repair that was begun; the system's "[Errno 2]"."""
+    """Discriminates: exit code 1, as for a repair that was started; the system's "[Errno 2]"."""
     await made(settings)
     with pytest.raises(CommandError, match=named) as refused:
         await repair(settings, *arguments)
     assert refused.value.exit_code == 2
 
 
-async def test_turns_that_lack_vectors_alone_are_counted_before_and_noted_after(
+async def test_turns_that_only_lack_vectors_are_counted_before_and_noted_after(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: a count of 0 before, and no word that no backup is made."""
+    """Discriminates: a count of 0 before, and no note that no backup is made."""
     await write(settings, Old(1, "2024-05-01"))
     assert await repair(settings, "--apply", "--no-embed") == 0
     capsys.readouterr()
@@ -148,7 +148,7 @@ async def test_an_unknown_session_is_a_failure(settings: Settings) -> None:
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_missing_equal_and_mixed_zone_times_are_told_and_repaired(
+async def test_missing_equal_and_mixed_zone_times_are_reported_and_repaired(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write(
@@ -174,7 +174,7 @@ async def test_missing_equal_and_mixed_zone_times_are_told_and_repaired(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_branches_are_kept_and_a_circle_is_cut(
+async def test_branches_are_kept_and_a_cycle_is_cut(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write(
@@ -195,7 +195,7 @@ async def test_branches_are_kept_and_a_circle_is_cut(
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_what_was_there_before_is_restored_from_the_backup(
+async def test_the_previous_state_is_restored_from_the_backup(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02", "nobody"))
@@ -222,7 +222,7 @@ async def test_nothing_is_written_without_a_backup_unless_it_is_declined(setting
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_an_unwritable_plan_file_stops_before_anything_is_written(
+async def test_an_unwritable_plan_file_aborts_before_anything_is_written(
     settings: Settings, tmp_path: Path
 ) -> None:
     await write(settings, Old(1, "2024-05-01"))
@@ -233,7 +233,7 @@ async def test_an_unwritable_plan_file_stops_before_anything_is_written(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_saved_plan_is_applied_only_while_it_is_true(settings: Settings, tmp_path: Path) -> None:
+async def test_a_saved_plan_is_applied_only_while_it_is_valid(settings: Settings, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02"))
     assert await repair(settings, "--save-plan", str(plan), "--assume-timezone", "Asia/Shanghai") == 0
@@ -309,7 +309,7 @@ def test_contradicting_options_are_refused() -> None:
     assert invoke(backfill_parent_turns.repair, ["--import-from", "x", "--plan", "y"]) == 2
 
 
-def test_every_kind_of_trouble_has_a_line_in_the_table() -> None:
+def test_every_kind_of_problem_has_a_line_in_the_table() -> None:
     from core.operations.backfill_turns import Trouble
 
     assert list(backfill_parent_turns.TROUBLES) == [trouble.value for trouble in Trouble]
@@ -328,7 +328,7 @@ async def routes(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
             yield client
 
 
-async def test_the_server_gives_the_same_report_and_backs_up_first(settings: Settings) -> None:
+async def test_the_server_returns_the_same_report_and_backs_up_first(settings: Settings) -> None:
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02", "nobody"))
     asked: dict[str, Any] = {"dry_run": False, "embed": False}
     async with routes(settings) as client:
@@ -367,8 +367,8 @@ async def test_an_import_through_the_server(settings: Settings) -> None:
         assert unnamed.status_code == 422
 
 
-async def test_the_command_reads_what_the_server_answers(settings: Settings, tmp_path: Path) -> None:
-    """Discriminates: a count that goes over the wire by another name than the report's."""
+async def test_the_command_understands_the_servers_reply(settings: Settings, tmp_path: Path) -> None:
+    """Discriminates: a count that is sent under another name than the report's."""
     await write(settings, Old(1, "2024-05-01"))
     await write(settings, Old(2, "2024-05-02"), collection="chat_history")
     async with routes(settings) as client:

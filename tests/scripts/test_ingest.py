@@ -1,4 +1,4 @@
-"""The script against a small HTTP server that speaks the documents' and jobs' part of the protocol."""
+"""The script against a small HTTP server that implements the documents' and jobs' part of the protocol."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ DOCUMENT, JOB = example_of(Document), example_of(Job)
 
 
 class Documents(ThreadingHTTPServer):
-    """Keeps uploads by name; a file that says so is refused, fails, or finds the server busy once."""
+    """Stores uploads by name; a file whose text asks for it is refused, fails, or finds the server busy
+    once."""
 
     uploads: dict[str, dict[str, str]]
     keys: set[str]
@@ -131,7 +132,7 @@ def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Discriminates: sending `tags` when none are given."""
+    """Discriminates: sending `tags` when none are specified."""
     folder = tmp_path / "guide"
     (folder / "zh").mkdir(parents=True)
     for name in ("a.md", "zh/b.md", "old.doc", "zh/older.DOC", "skipped.png", ".hidden.bin"):
@@ -154,7 +155,7 @@ def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     assert "tags" not in server.uploads["a.md"]  # an empty field would clear them
 
 
-def test_what_fails_is_named_with_its_reason_and_the_rest_is_added(
+def test_failures_are_named_with_their_reason_and_the_rest_is_added(
     server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in (("a.md", "refuse"), ("b.md", "fail"), ("c.md", "fine")):
@@ -166,7 +167,7 @@ def test_what_fails_is_named_with_its_reason_and_the_rest_is_added(
         assert line in captured.err
 
 
-def test_a_wrong_key_is_said_once_and_no_further_file_is_sent(
+def test_a_wrong_key_is_reported_once_and_no_further_file_is_sent(
     server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.md").write_text("locked")
@@ -178,7 +179,7 @@ def test_a_wrong_key_is_said_once_and_no_further_file_is_sent(
     assert "a.md" not in captured.err
 
 
-def test_a_path_a_date_or_a_tag_that_cannot_be_is_refused_before_anything_is_sent(
+def test_an_invalid_path_date_or_tag_is_refused_before_anything_is_sent(
     server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: the files beside it sent, and the same reason once for each of them."""
@@ -217,7 +218,7 @@ def test_an_empty_folder_and_a_missing_server_are_failures(
 def test_one_option_removes_the_sample_with_the_operators_key(
     server: Documents, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: the key of API_KEYS, which may not; success where something is left."""
+    """Discriminates: the key of API_KEYS, which may not; success although something is left."""
     monkeypatch.setenv("API_KEYS", "k")
     monkeypatch.setenv("ADMIN_API_KEYS", "root,other")
     assert run(server, "--remove-sample") == 0
@@ -229,12 +230,12 @@ def test_one_option_removes_the_sample_with_the_operators_key(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--remove-sample", "docs"]])
-def test_it_is_either_files_or_the_sample(arguments: list[str]) -> None:
+def test_files_and_the_sample_option_exclude_each_other(arguments: list[str]) -> None:
     assert invoke(ingest, arguments) == 2
 
 
 def test_files_deep_in_one_folder_are_different_documents(tmp_path: Path) -> None:
-    """Discriminates: the beginning of a long path, which all of them have in common."""
+    """Discriminates: only the beginning of a long path, which all of them share."""
     folder = tmp_path.joinpath(*["folder" * 10] * 20)
     ids = {external_id_of(folder / name) for name in ("one.md", "two.md")}
     assert {len(each) for each in ids} == {MAX_EXTERNAL_ID_CHARS}

@@ -1,4 +1,4 @@
-"""One door: every command by its name, its options, its exit codes."""
+"""A single program: every command by its name, its options, its exit codes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SCRIPTS = {
 
 
 def made(name: str) -> click.Command:
-    found = wenmai.wenmai.get_command(click.Context(wenmai.wenmai), name)
-    assert found is not None
-    return found
+    command = wenmai.wenmai.get_command(click.Context(wenmai.wenmai), name)
+    assert command is not None
+    return command
 
 
 @pytest.mark.parametrize("name", wenmai.COMMANDS)
@@ -90,10 +90,10 @@ BAD = (
 
 
 @pytest.mark.parametrize("line", BAD)
-def test_what_cannot_be_is_refused_in_one_line_and_nothing_is_done(
+def test_impossible_arguments_are_refused_in_one_line_and_nothing_is_done(
     line: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: a traceback; a server that is asked first, and a store that is looked for."""
+    """Discriminates: a traceback; a server that is asked first, and a store that is searched for."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("PORT", "9")
@@ -105,12 +105,12 @@ def test_what_cannot_be_is_refused_in_one_line_and_nothing_is_done(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_command_is_among_them() -> None:
+def test_every_command_is_in_the_table() -> None:
     assert {line.split()[0] for line in BAD} == set(wenmai.COMMANDS)
 
 
 @pytest.mark.parametrize("name", wenmai.COMMANDS)
-def test_what_reports_also_reports_as_json_and_what_has_a_number_limits_it(name: str) -> None:
+def test_reports_are_available_as_json_and_counts_can_be_limited(name: str) -> None:
     options = {each.name: each for each in made(name).params}
     assert ("json" in options) == (name not in SILENT)
     for each in options.values():
@@ -138,7 +138,7 @@ def test_the_overview_lists_every_command_and_exit_code_and_loads_none(
     assert not re.search(r"'(pydantic|httpx|scripts\.commands\.ask)'", loaded.stdout)
 
 
-def test_a_misspelt_command_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_command_is_answered_with_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert wenmai.main(["docter"]) == 2
     assert "Did you mean 'doctor'?" in capsys.readouterr().err
 
@@ -153,12 +153,12 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(("script", "name"), SCRIPTS.items())
-def test_the_names_that_others_rely_on_are_the_same_commands(script: str, name: str) -> None:
+def test_the_old_names_are_the_same_commands(script: str, name: str) -> None:
     assert getattr(importlib.import_module(f"scripts.{script}"), name) is made(name)
 
 
 @pytest.mark.slow("runs two commands as processes")
-def test_a_script_takes_the_options_of_its_command(tmp_path: Path) -> None:
+def test_a_script_accepts_the_options_of_its_command(tmp_path: Path) -> None:
     ours, theirs = (command(each, *words) for each, words in
                     (("wenmai", ["cleanup", "--help"]), ("cleanup_expired", ["--help"])))  # fmt: skip
     assert ours.stdout == theirs.stdout

@@ -1,4 +1,4 @@
-"""Doctor and the check of a running server really ask the models, and say what is wrong with each."""
+"""Doctor and the check of a running server call the models for real, and report what is wrong with each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def event(delta: dict[str, str], finish_reason: str | None) -> bytes:
     return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
 
 
-# What the server does, None: there is none; the cause that is told; and what the hint for the model names.
+# What the server does (None: nothing listens), the reported cause, and what the hint for the model names.
 BAD: dict[str, tuple[Answer | None, Cause, str]] = {
     "nothing listens": (None, Cause.UNREACHABLE, f"at {DEAD} cannot be reached. Is it running? base_url"),
     "401": (
@@ -68,7 +68,7 @@ async def misbehaving(answer: Answer | None) -> AsyncIterator[str]:
 
 
 def settings_for(data: Path, url: str, **models: object) -> Settings:
-    patience_s = 2 * times_as_slow()  # what is refused must not be late on a machine that is slow
+    patience_s = 2 * times_as_slow()  # a refusal must not count as late on a slow machine
     default = {"llms": {"default": {**TABLE, "base_url": f"{url}/v1"}}, "token_timeout_s": patience_s}
     return make_settings(
         data,
@@ -77,18 +77,19 @@ def settings_for(data: Path, url: str, **models: object) -> Settings:
     )
 
 
-async def nobody(error: StoreLockedError) -> list[Finding]:
+async def no_users(error: StoreLockedError) -> list[Finding]:
     return []
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_doctor_says_what_is_wrong_with_each_model(name: str, tmp_path: Path) -> None:
-    """Discriminates: a HEAD request, which any server answers; one hint for all; a key in what is told."""
+async def test_doctor_reports_what_is_wrong_with_each_model(name: str, tmp_path: Path) -> None:
+    """Discriminates: a HEAD request, which any server answers; the same hint for every model; a key in the
+    report."""
     answer, cause, hint = BAD[name]
     async with misbehaving(answer) as url:
         options = {"timeout_s": 2}
         embedding = {"embedding": "openai:e", "embedding_base_url": url, "embedding_options": options}
-        findings = await examine(settings_for(tmp_path, url, **embedding), nobody, print, fast=True)
+        findings = await examine(settings_for(tmp_path, url, **embedding), no_users, print, fast=True)
     models = {each.name: each for each in findings if each.name in ("model default", "embedding", "reranker")}
     assert [each.level for each in models.values()] == [Level.FAIL] * 3
     assert hint in models["model default"].sentence
@@ -98,9 +99,9 @@ async def test_doctor_says_what_is_wrong_with_each_model(name: str, tmp_path: Pa
     assert KEY not in repr(findings)
 
 
-async def test_a_running_server_says_it_too(tmp_path: Path) -> None:
-    """Discriminates: models asked one after the other, or again and again, which takes seconds; another
-    language than asked for; a model that fails and hides the others."""
+async def test_a_running_server_reports_the_same_problems(tmp_path: Path) -> None:
+    """Discriminates: models checked one after the other, or repeatedly, which takes seconds; a report in
+    another language than requested; a failing model that hides the others."""
     async with AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(misbehaving(answer)) for answer, _, _ in BAD.values()]
         tables = {f"m{n}": {**TABLE, "base_url": f"{url}/v1"} for n, url in enumerate(urls)}
@@ -118,9 +119,9 @@ async def test_a_running_server_says_it_too(tmp_path: Path) -> None:
     assert KEY not in repr(english)
 
 
-async def test_models_that_answer_are_told_with_their_time(tmp_path: Path) -> None:
-    """Discriminates: an answer that is read to its end, however long; the time left out; a request that is
-    refused for want of a key in a header."""
+async def test_models_that_answer_are_reported_with_their_response_time(tmp_path: Path) -> None:
+    """Discriminates: an answer that is read to its end, however long; a missing time; a request that is
+    refused because a header has no key."""
     vector = {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
     with (
         running_stub(StubLLM(words=("word ",) * 2_000, pause_s=0.002)) as llm,
@@ -135,7 +136,7 @@ async def test_models_that_answer_are_told_with_their_time(tmp_path: Path) -> No
             reranker_url=reranker.url,
         )
         began = time.monotonic()
-        findings = await examine(settings, nobody, print, fast=True)
+        findings = await examine(settings, no_users, print, fast=True)
         assert time.monotonic() - began < 3
     models = [each for each in findings if each.name in ("model default", "embedding", "reranker")]
     assert [each.level for each in models] == [Level.OK] * 3, models
@@ -144,7 +145,7 @@ async def test_models_that_answer_are_told_with_their_time(tmp_path: Path) -> No
 
 
 async def test_the_check_is_for_operators(tmp_path: Path) -> None:
-    """Discriminates: a route that anybody may have spend money."""
+    """Discriminates: a route with which anybody may spend money."""
     keys = {"api_keys": "reader-key", "admin_api_keys": "admin-key"}
     async with open_app(make_settings(tmp_path, server=keys)) as app:
         for key, status in (("", 401), ("reader-key", 403), ("admin-key", 200)):

@@ -35,11 +35,11 @@ def test_the_files_of_a_folder_are_the_supported_ones_in_order(folder: Path) -> 
     assert names == ["bad.md", "empty.txt", "index.md", "zh/index.md"]
 
 
-async def test_a_folder_is_added_once_and_what_fails_is_named_with_its_reason(
+async def test_a_folder_is_added_once_and_failing_files_are_named_with_their_reason(
     bench: Bench, folder: Path
 ) -> None:
     failed = await load_folder(bench.knowledge, folder, "shared")
-    assert list(failed) == ["empty.txt", "bad.md"]  # the smallest file first
+    assert list(failed) == ["empty.txt", "bad.md"]  # smallest file first
     assert failed["empty.txt"] == "file: the file is empty."
     page = await bench.knowledge.documents.page(["shared"], 10)
     ready = [document for document in page.documents if not document.error]

@@ -11,7 +11,7 @@ from tests.support.waiting import until
 
 @dataclass
 class Store:
-    """Says what it is set to; `away` raises, `silent` never answers."""
+    """A store with configured behaviour: `away` is raised, `silent` never answers."""
 
     turns: int = 1
     away: WenmaiError | None = None
@@ -31,7 +31,7 @@ class Store:
         return StoreFigures(self.turns, 0, 0, 0)
 
 
-async def test_beginning_to_look_waits_for_nothing_and_the_next_scrape_has_the_figures() -> None:
+async def test_starting_a_look_does_not_block_and_the_next_scrape_has_the_figures() -> None:
     look = StoreLook(Store(turns=7))
     look.begin()
     assert look.figures is None
@@ -40,8 +40,8 @@ async def test_beginning_to_look_waits_for_nothing_and_the_next_scrape_has_the_f
     assert look.figures.turns == 7
 
 
-async def test_many_scrapes_ask_the_store_once_in_a_while() -> None:
-    """Discriminates: looking at every scrape."""
+async def test_many_scrapes_query_the_store_once_per_interval() -> None:
+    """Discriminates: querying the store at every scrape."""
     store = Store()
     look = StoreLook(store, every_s=60)
     for _ in range(20):
@@ -50,7 +50,7 @@ async def test_many_scrapes_ask_the_store_once_in_a_while() -> None:
     assert store.asked == 1
 
 
-async def test_a_look_that_still_waits_is_not_joined_by_another() -> None:
+async def test_no_second_look_starts_while_one_is_waiting() -> None:
     store = Store(silent=True)
     look = StoreLook(store, every_s=0)
     for _ in range(5):
@@ -60,8 +60,8 @@ async def test_a_look_that_still_waits_is_not_joined_by_another() -> None:
     await look.close()
 
 
-async def test_a_store_that_does_not_answer_is_not_ready_and_what_it_held_last_stays() -> None:
-    """Discriminates: waiting for a silent store without end."""
+async def test_a_store_that_does_not_answer_is_not_ready_and_its_last_figures_stay() -> None:
+    """Discriminates: waiting for a silent store forever."""
     store = Store(turns=3)
     look = StoreLook(store, patience_s=0.02)
     await look.look()
@@ -75,7 +75,7 @@ async def test_a_store_that_does_not_answer_is_not_ready_and_what_it_held_last_s
     assert look.problems == frozenset()
 
 
-async def test_a_store_that_goes_away_half_way_is_not_ready_and_a_refused_request_is_no_outage() -> None:
+async def test_a_store_that_fails_half_way_is_not_ready_and_a_refused_request_is_not_an_outage() -> None:
     store = Store(away=StoreUnavailableError("gone"))
     look = StoreLook(store)
     await look.look()
@@ -86,14 +86,14 @@ async def test_a_store_that_goes_away_half_way_is_not_ready_and_a_refused_reques
     assert look.problems == frozenset()
 
 
-async def test_who_asks_for_readiness_brings_the_scrape_up_to_date() -> None:
+async def test_a_readiness_request_updates_the_next_scrape() -> None:
     store = Store(payloads={"disk": "full"})
     look = StoreLook(store)
     assert await look.health() == {"disk": "full"}
     assert look.problems == {"disk"}
 
 
-async def test_closing_ends_a_look_under_way() -> None:
+async def test_closing_cancels_a_running_look() -> None:
     look = StoreLook(Store(silent=True))
     look.begin()
     await asyncio.sleep(0)

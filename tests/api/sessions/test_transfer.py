@@ -1,4 +1,4 @@
-"""An import is written whole, or not at all."""
+"""An import is written completely, or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def images_in(folder: Path, turns: TurnStore) -> QuestionImages:
 
 
 class FailingTurnStore(TurnStore):
-    """Fails at the second batch, as a store whose disk is full does."""
+    """Fails at the second batch, like a store whose disk is full."""
 
     written = 0
 
@@ -49,8 +49,8 @@ async def is_empty(store: VectorStore) -> bool:
     return [(await store.count(name)).count for name in (TURNS, SESSIONS)] == [0, 0]
 
 
-async def test_when_the_store_fails_on_the_way_nothing_is_left(tmp_path: Path) -> None:
-    """Discriminates: not taking back what was written; writing the session's record first."""
+async def test_when_the_store_fails_during_an_import_nothing_remains(tmp_path: Path) -> None:
+    """Discriminates: not deleting what was already written; writing the session's record first."""
     async with open_edge(tmp_path) as store:
         failing = FailingTurnStore(store, TURNS)
         importer = SessionImporter(SessionStore(store, SESSIONS), failing, images_in(tmp_path, failing))
@@ -63,10 +63,10 @@ async def test_when_the_store_fails_on_the_way_nothing_is_left(tmp_path: Path) -
         assert len((await whole.run(many(250))).turn_ids) == 250
 
 
-async def test_what_a_crash_left_of_an_import_is_nobodys_session_and_goes_at_the_next_start(
+async def test_the_remains_of_a_crashed_import_belong_to_no_session_and_are_deleted_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: no note of what is being written."""
+    """Discriminates: not recording what is being written."""
     async with open_edge(tmp_path) as store:
         sessions, turns = SessionStore(store, SESSIONS), TurnStore(store, TURNS)
         importer = SessionImporter(sessions, turns, images_in(tmp_path, turns))
@@ -83,7 +83,7 @@ async def test_what_a_crash_left_of_an_import_is_nobodys_session_and_goes_at_the
         assert not await sessions.exists(cut)
 
 
-async def test_imported_turns_have_their_sparse_vectors_at_once_and_are_given_to_the_index(
+async def test_imported_turns_have_sparse_vectors_immediately_and_are_passed_to_the_index(
     tmp_path: Path,
 ) -> None:
     fields = ImportedSession(

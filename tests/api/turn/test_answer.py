@@ -1,4 +1,4 @@
-"""What is sent of an answer is what is stored of it."""
+"""The answer that is sent equals the answer that is stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def events_of(answer: Answer, deltas: Sequence[LLMDelta]) -> list[TextEven
 
 
 def sent(answer: Answer, deltas: Sequence[LLMDelta]) -> tuple[str, str]:
-    """Content and thinking, as the reader puts them together."""
+    """Content and thinking, as a client puts them together."""
     text = asyncio.run(events_of(answer, deltas))
     assert all(text)
     events = list(itertools.chain.from_iterable(text))
@@ -64,18 +64,18 @@ def expected(text: str) -> tuple[str, str]:
 @given(TEXT, CUTS)
 @example("<think> a \n</think>\n\nb c \n\n", [1, 9, 14, 20])
 @example("a \r\n ", [2, 3])
-def test_what_is_sent_is_what_is_stored_and_both_are_trimmed(text: str, cuts: list[int]) -> None:
-    """For any split. Discriminates: trimming only what is stored; sending held back space at the end."""
+def test_the_sent_answer_equals_the_stored_one_and_both_are_trimmed(text: str, cuts: list[int]) -> None:
+    """For any split. Discriminates: trimming only what is stored; sending held-back space at the end."""
     answer = Answer()
     content, thinking = sent(answer, [LLMDelta(piece) for piece in cut(text, cuts)])
     assert (content, thinking) == (answer.content, answer.thinking) == expected(text)
 
 
 @given(TEXT, CUTS, TEXT, CUTS)
-def test_thinking_that_comes_apart_is_trimmed_apart(
+def test_separate_thinking_is_trimmed_separately(
     text: str, cuts: list[int], thought: str, thought_cuts: list[int]
 ) -> None:
-    """Discriminates: sending thinking of the provider's own field as it comes, CR and all."""
+    """Discriminates: sending thinking from the provider's own field unchanged, CR included."""
     text = text.replace("<", "")
     deltas = [LLMDelta(thinking=piece) for piece in cut(thought, thought_cuts)]
     answer = Answer()
@@ -91,8 +91,8 @@ def filters(*names: str) -> AnswerFilters:
 
 
 @given(TEXT, CUTS)
-def test_what_the_filters_leave_is_what_is_sent_and_stored(text: str, cuts: list[int]) -> None:
-    """Discriminates: filtering what is stored, or what is sent, alone; forgetting the flush."""
+def test_filtered_text_is_both_sent_and_stored(text: str, cuts: list[int]) -> None:
+    """Discriminates: filtering only what is stored, or only what is sent; forgetting the flush."""
     answer = Answer(filters("HideNumbers"))
     content, thinking = sent(answer, [LLMDelta(piece) for piece in cut(text, cuts)])
     assert (content, thinking) == (answer.content, answer.thinking)
@@ -101,7 +101,7 @@ def test_what_the_filters_leave_is_what_is_sent_and_stored(text: str, cuts: list
 
 
 def _hidden(text: str) -> str:
-    """HideNumbers in one go."""
+    """HideNumbers applied to the whole text."""
     remaining = "".join("#" if char.isdigit() else char for char in text)
     while "##" in remaining:
         remaining = remaining.replace("##", "#")
@@ -114,27 +114,27 @@ def test_filters_never_touch_the_thinking() -> None:
 
 
 def test_text_that_a_filter_adds_is_scrubbed_and_trimmed() -> None:
-    """Discriminates: sending a filter's CRLF, which the stream turns into LF, as it is."""
+    """Discriminates: sending a filter's CRLF unchanged, which the stream turns into LF."""
     answer = Answer(filters("HoldAll"))
     assert sent(answer, [LLMDelta(" fee\r"), LLMDelta("\n300 ")]) == ("[ fee\n300 ]", "")
     assert answer.content == "[ fee\n300 ]"
 
 
-async def test_a_piece_is_sent_as_soon_as_it_is_said() -> None:
+async def test_a_piece_is_sent_as_soon_as_it_arrives() -> None:
     reply = await events_of(Answer(), [LLMDelta("Hel"), LLMDelta("lo "), LLMDelta("you")])
     assert [[event.text for event in events] for events in reply] == [["Hel"], ["lo"], [" you"]]
 
 
-def test_a_long_answer_costs_the_same_for_every_piece() -> None:
-    """Discriminates: joining what was said so far for every piece."""
+def test_in_a_long_answer_every_piece_costs_the_same() -> None:
+    """Discriminates: joining the whole answer so far for every piece."""
     pieces = [LLMDelta(" word"), LLMDelta("\n")] * 50_000
     began = time.perf_counter()
     sent(Answer(), pieces)
     assert time.perf_counter() - began < 5
 
 
-def test_a_text_of_our_own_is_kept_whole_whatever_it_looks_like() -> None:
-    """Discriminates: `whole` through the think splitter, or through a filter that is never flushed."""
+def test_our_own_texts_are_kept_whole_whatever_they_look_like() -> None:
+    """Discriminates: `whole` passed through the think splitter, or through a filter that is never flushed."""
     answer = Answer(load_answer_filters(["tests.support.models.text_filters:HoldAll"]))
     (piece,) = answer.whole("<think>x</think> DONE:\n")
     assert (piece.text, answer.content, answer.thinking) == (
@@ -145,8 +145,8 @@ def test_a_text_of_our_own_is_kept_whole_whatever_it_looks_like() -> None:
 
 
 @given(TEXT | st.text(max_size=20), CUTS, st.binary(max_size=3))
-def test_bytes_cut_anywhere_come_to_the_same_answer(text: str, cuts: list[int], broken: bytes) -> None:
-    """Discriminates: decoding each read by itself, which makes U+FFFD of a character that was cut."""
+def test_bytes_split_anywhere_give_the_same_answer(text: str, cuts: list[int], broken: bytes) -> None:
+    """Discriminates: decoding each read separately, which turns a split character into U+FFFD."""
     whole = text.encode() + broken + b" end"
     edges = [0, *sorted(min(each, len(whole)) for each in cuts), len(whole)]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -154,7 +154,7 @@ def test_bytes_cut_anywhere_come_to_the_same_answer(text: str, cuts: list[int], 
     assert sent(Answer(), deltas) == expected(whole.decode(errors="replace"))
 
 
-def test_counts_are_kept_from_whichever_delta_tells_them() -> None:
+def test_token_counts_are_kept_from_whichever_delta_carries_them() -> None:
     answer = Answer()
     sent(
         answer,
@@ -163,7 +163,7 @@ def test_counts_are_kept_from_whichever_delta_tells_them() -> None:
     assert (answer.prompt_tokens, answer.completion_tokens, answer.finish_reason) == (7, 3, "stop")
 
 
-def test_a_native_thinking_ends_the_assumption_that_the_text_begins_with_it() -> None:
+def test_native_thinking_ends_the_assumption_that_the_text_begins_with_thinking() -> None:
     """Discriminates: an answer that stays THINK to its end because the template opened a tag."""
     answer = Answer(begins_thinking=True, guessed=True)
     deltas = [LLMDelta("\n"), LLMDelta(thinking="why"), LLMDelta("so", thinking=" and"), LLMDelta(" it is")]
@@ -171,21 +171,21 @@ def test_a_native_thinking_ends_the_assumption_that_the_text_begins_with_it() ->
     assert answer.showed_thinking_first is None
 
 
-def test_a_wrong_guess_is_made_good_at_the_end() -> None:
-    """Discriminates: a model that no longer thinks, whose answers would all be thinking for ever."""
+def test_a_wrong_guess_about_thinking_is_corrected_at_the_end() -> None:
+    """Discriminates: a model that no longer thinks, whose answers would be treated as thinking forever."""
     answer = Answer(filters("HideNumbers"), begins_thinking=True, guessed=True)
     assert sent(answer, [LLMDelta("It is "), LLMDelta("12."), LLMDelta("\n")]) == ("It is #.", "It is 12.")
     assert (answer.content, answer.thinking) == ("It is #.", "")
     assert answer.showed_thinking_first is False
 
 
-def test_the_answer_after_a_wrong_guess_has_all_the_room() -> None:
+def test_the_answer_after_a_wrong_guess_gets_the_full_length() -> None:
     answer = Answer(begins_thinking=True, guessed=True, max_chars=10)
     assert sent(answer, [LLMDelta("12345678")]) == ("12345678", "12345678")
     assert answer.finish_reason is None
 
 
-def test_a_right_guess_and_what_is_configured_stay() -> None:
+def test_a_right_guess_and_a_configured_value_stay() -> None:
     guessed = Answer(begins_thinking=True, guessed=True)
     assert sent(guessed, [LLMDelta("why</think>so")]) == ("so", "why")
     opened = Answer(begins_thinking=True, guessed=True)
@@ -202,8 +202,8 @@ def test_a_right_guess_and_what_is_configured_stay() -> None:
         ([LLMDelta("why, "), LLMDelta("oh why "), LLMDelta("not")], "why, oh wh"),
     ],
 )
-def test_thinking_that_meets_a_limit_stays_thinking(deltas: list[LLMDelta], thought: str) -> None:
-    """At the model's limit and at ours. Discriminates: making content of any answer without a tag."""
+def test_thinking_that_hits_a_limit_stays_thinking(deltas: list[LLMDelta], thought: str) -> None:
+    """At the model's limit and at ours. Discriminates: turning any answer without a tag into content."""
     answer = Answer(begins_thinking=True, guessed=True, max_chars=10)
     assert sent(answer, deltas) == ("", thought)
     assert (answer.content, answer.thinking, answer.finish_reason) == ("", thought, "length")
@@ -211,7 +211,7 @@ def test_thinking_that_meets_a_limit_stays_thinking(deltas: list[LLMDelta], thou
 
 
 async def test_thinking_that_breaks_off_stays_thinking() -> None:
-    """Stopped before any tag. Discriminates: making content of it whenever the stream is left."""
+    """Stopped before any tag. Discriminates: turning it into content whenever the stream is left."""
     answer = Answer(begins_thinking=True, guessed=True)
     async with aclosing(answer.events(Endless(LLMDelta("why ")).deltas())) as events:
         async for _ in events:
@@ -219,7 +219,7 @@ async def test_thinking_that_breaks_off_stays_thinking() -> None:
     assert (answer.content, answer.thinking) == ("", "why")
 
 
-def test_an_answer_that_began_in_thinking_unsaid_is_noticed() -> None:
+def test_an_answer_that_began_as_untagged_thinking_is_noticed() -> None:
     answer = Answer()
     sent(answer, [LLMDelta("why\n"), LLMDelta("</think>"), LLMDelta("\n\nso")])
     assert answer.showed_thinking_first is True
@@ -237,15 +237,15 @@ def test_an_answer_that_began_in_thinking_unsaid_is_noticed() -> None:
         (LLMDelta(" \n", finish_reason="stop"), None),
     ],
 )
-def test_a_plain_answer_is_one_that_ended_by_itself(delta: LLMDelta, showed: bool | None) -> None:
-    """Discriminates: taking half an answer for plain, though its closing tag may not have come yet."""
+def test_only_an_answer_that_ended_normally_counts_as_plain(delta: LLMDelta, showed: bool | None) -> None:
+    """Discriminates: taking half an answer for plain, although its closing tag may still come."""
     answer = Answer()
     sent(answer, [delta])
     assert answer.showed_thinking_first is showed
 
 
 class Endless:
-    """A model that never stops; counts what was read of it, and notes that it was closed."""
+    """A model that never stops; counts how much of it was read, and records that it was closed."""
 
     def __init__(self, delta: LLMDelta, opening: str = "") -> None:
         self.read = 0
@@ -274,7 +274,7 @@ class Endless:
     ],
 )
 async def test_endless_text_and_endless_thinking_are_cut_at_the_cap(model: Endless) -> None:
-    """Discriminates: counting the content alone; cutting what is sent and not what is kept."""
+    """Discriminates: counting only the content; cutting what is sent but not what is stored."""
     answer = Answer(max_chars=1_000)
     words = [event.text async for events in answer.events(model.deltas()) for event in events]
     assert len(answer.content) + len(answer.thinking) == 1_000 == len("".join(words))
@@ -284,8 +284,9 @@ async def test_endless_text_and_endless_thinking_are_cut_at_the_cap(model: Endle
 
 
 @pytest.mark.parametrize("text", [" \n", "<think></think>", "abc"])
-async def test_a_model_that_says_nothing_for_ever_is_not_read_for_ever(text: str) -> None:
-    """Discriminates: counting what is kept, which blanks, tags and a filter that holds all never add to."""
+async def test_a_model_that_never_says_anything_is_not_read_forever(text: str) -> None:
+    """Discriminates: counting what is kept, which blanks, tags and a filter that withholds everything never
+    add to."""
     model = Endless(LLMDelta(text))
     answer = Answer(filters("HoldAll") if text == "abc" else None, max_chars=1_000)
     words = [event.text async for events in answer.events(model.deltas()) for event in events]
@@ -294,7 +295,7 @@ async def test_a_model_that_says_nothing_for_ever_is_not_read_for_ever(text: str
     assert len("".join(words)) == len(answer.content) <= 1_000
 
 
-def test_an_answer_as_long_as_the_cap_is_whole() -> None:
+def test_an_answer_exactly_at_the_cap_is_complete() -> None:
     answer = Answer(max_chars=10)
     assert sent(answer, [LLMDelta("12345"), LLMDelta("67890\n"), LLMDelta(finish_reason="stop")]) == (
         "1234567890",
@@ -313,23 +314,24 @@ def test_an_answer_as_long_as_the_cap_is_whole() -> None:
     ],
 )
 def test_thinking_lasts_from_its_first_piece_to_its_last(texts: list[str], thought_ms: float | None) -> None:
-    """Discriminates: the time of the whole answer; a time for thinking that is nothing but white space."""
+    """Discriminates: the time of the whole answer; a thinking time for thinking that is only white space."""
     seconds = iter(range(100))
     answer = Answer(timer=lambda: float(next(seconds)))
     sent(answer, [LLMDelta(text=text) for text in texts])
     assert answer.thinking_ms == thought_ms
 
 
-def test_an_answer_wrongly_taken_for_thinking_took_no_time_to_think() -> None:
+def test_an_answer_wrongly_taken_for_thinking_has_no_thinking_time() -> None:
     answer = Answer(begins_thinking=True, guessed=True)
     assert sent(answer, [LLMDelta(text="It is "), LLMDelta(text="so.")])[0] == "It is so."
     assert answer.thinking_ms is None
 
 
-async def test_an_answer_is_saved_while_it_comes_and_never_after_its_end(
+async def test_an_answer_is_saved_while_it_arrives_and_never_after_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Discriminates: the same text written again; a late write over the whole turn; a fault that ends it."""
+    """Discriminates: writing the same text again; a late write over the finished turn; a failed save that
+    ends the answer."""
     monkeypatch.setattr(answers, "SAVE_EVERY_S", 0.01)
     answer, written, ended = Answer(), [], False
 

@@ -1,4 +1,4 @@
-"""Key passages are chosen while the model writes, and whatever goes wrong, there are citations."""
+"""Key passages are chosen while the model writes, and whatever fails, there are citations."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def expecting(question: str, *texts: str) -> Citing:
     return citing
 
 
-async def test_nothing_is_chosen_before_the_first_token_and_all_is_soon_after() -> None:
-    """Discriminates: beginning in `expect`."""
+async def test_nothing_is_chosen_before_the_first_token_and_everything_soon_after() -> None:
+    """Discriminates: starting in `expect`."""
     citing = expecting("专业版每月多少钱？", *TEXTS)
     tasks = asyncio.all_tasks()
     await asyncio.sleep(0)
@@ -54,8 +54,8 @@ async def test_nothing_is_chosen_before_the_first_token_and_all_is_soon_after() 
     assert whole(citations)
 
 
-async def test_others_get_the_loop_between_two_texts() -> None:
-    """Discriminates: a step that does not give the loop back."""
+async def test_other_tasks_run_between_two_texts() -> None:
+    """Discriminates: a step that does not yield to the loop."""
     citing, turns = expecting("专业版", *TEXTS), 0
     citing.begin()
     finishing = asyncio.create_task(citing.finish(""))
@@ -65,14 +65,14 @@ async def test_others_get_the_loop_between_two_texts() -> None:
     assert turns >= 2 * len(TEXTS)
 
 
-async def test_a_turn_that_was_cut_before_the_first_token_has_whole_citations() -> None:
+async def test_a_turn_cut_before_the_first_token_has_complete_citations() -> None:
     citations = await expecting("退款", *TEXTS).finish("")
     assert len(citations) == 3
     assert whole(citations)
     assert not any(each.cited for each in citations)
 
 
-async def test_the_answer_decides_which_sentence_of_a_source_it_used() -> None:
+async def test_the_answer_decides_which_sentence_of_a_source_is_marked() -> None:
     """Discriminates: leaving the claims out."""
     asked = await expecting("退款", *TEXTS).finish("由财务部门审批 [2]。")
     assert asked[1].key_passage == "退款由财务审批。"
@@ -80,19 +80,19 @@ async def test_the_answer_decides_which_sentence_of_a_source_it_used() -> None:
     assert asked[1].key_passage == "退款七天到账。"
 
 
-async def test_a_question_that_was_put_in_other_words_is_read_in_both() -> None:
+async def test_a_rewritten_question_is_matched_in_both_wordings() -> None:
     citing = Citing()
     citing.expect(query("那个呢？"), candidates(TEXTS[0]), "专业版每月多少钱？")
     assert (await citing.finish(""))[0].key_passage == "专业版每月 99 元。"
 
 
 @pytest.mark.parametrize("length", [LARGE_CHARS, 20 * LARGE_CHARS])
-async def test_a_very_long_text_holds_nobody_up(length: int) -> None:
+async def test_a_very_long_text_delays_nobody(length: int) -> None:
     citing = expecting("专业版每月多少钱？", "无关的话。" * (length // 5) + TEXTS[0])
     assert whole(await citing.finish("每月 99 元 [1]" + " " * length))
 
 
-async def test_without_a_query_citations_have_no_passage_and_are_there() -> None:
+async def test_without_a_query_there_are_citations_without_passages() -> None:
     citing = Citing()
     citing.expect(None, candidates(*TEXTS))
     citations = await citing.finish("[2]")
@@ -104,8 +104,8 @@ async def test_without_a_query_citations_have_no_passage_and_are_there() -> None
     assert citations[1].cited
 
 
-async def test_a_failure_in_choosing_loses_no_citation() -> None:
-    """Discriminates: letting the failure out of `finish`."""
+async def test_a_failure_while_choosing_loses_no_citation() -> None:
+    """Discriminates: letting the failure escape from `finish`."""
     broken = Query("?", (QueryForm("?", [], SparseTerms([], []), weight="x"),))  # type: ignore[arg-type]
     citing = Citing()
     citing.expect(broken, candidates(*TEXTS))

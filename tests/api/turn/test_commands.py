@@ -1,4 +1,4 @@
-"""Slash commands carried out on a real store."""
+"""Slash commands executed on a real store."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ async def run(sessions: SessionStore, session: Session, text: str, language: Com
     return await runner_of(sessions).run(command, session, TURN, language)
 
 
-async def test_help_names_every_command_in_the_language_asked_for(sessions: SessionStore) -> None:
+async def test_help_names_every_command_in_the_requested_language(sessions: SessionStore) -> None:
     session = await sessions.create(uid(1), "local")
     chinese, english = (
         await run(sessions, session, "/help", "zh"),
         await run(sessions, session, "/help", "en"),
     )
-    for text, library in ((chinese, "模块"), (english, "library")):  # the page's own command is one, too
+    for text, library in ((chinese, "模块"), (english, "library")):  # the page's own command included
         assert all(f"`/{name}" in text for name in (*CommandName, library))
     assert ("可用的命令" in chinese, "可用的命令" in english) == (True, False)
     assert await run(sessions, session, "/help", None) == f"{chinese}\n\n{english}"

@@ -1,4 +1,4 @@
-"""Injection: whatever stands in a document, a conversation or a name, no request holds a control token of a
+"""Injection: whatever a document, a conversation or a name contains, no request holds a control token of a
 chat template, a fence that is not ours, or an attribute that ends early."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def builder() -> PromptBuilder:
 
 
 def everywhere(shape: str, *, passages: bool = True) -> tuple[Prompt, Candidate]:
-    """A prompt with `shape` in every place that takes a text of somebody's; and its passage."""
+    """A prompt with `shape` in every place that holds foreign text; and its passage."""
     chunk = Chunk(
         "c-1", "d-1", f"{shape} guide.md", f"The fee {shape}\n{shape}\nis 300.", 0, f"Fees > {shape}"
     )
@@ -80,7 +80,7 @@ def everywhere(shape: str, *, passages: bool = True) -> tuple[Prompt, Candidate]
 
 
 def sent(prompt: Prompt, layout: Layout) -> bytes:
-    """The body of the request."""
+    """The request body."""
     laid = prompt.lay(layout)
     if layout is Layout.SYSTEM_FIELD:
         request = fielded(laid)
@@ -96,9 +96,9 @@ def test_there_are_two_hundred_shapes() -> None:
 @pytest.mark.slow("two hundred shapes in fifteen places of eight requests each")
 @pytest.mark.parametrize("passages", [True, False])
 @pytest.mark.parametrize("layout", WIRE)
-def test_nothing_leaves_its_place_in_a_request(layout: Layout, passages: bool) -> None:
-    """Discriminates: any one of these places written as it is; a quotation mark or an angle bracket in an
-    attribute; a token that is broken only where it stands alone."""
+def test_nothing_escapes_its_place_in_a_request(layout: Layout, passages: bool) -> None:
+    """Discriminates: any one of these places written unescaped; a quotation mark or an angle bracket in an
+    attribute; a token that is broken up only where it is alone."""
     faults = {}
     for shape in SHAPES:
         prompt, _ = everywhere(shape, passages=passages)
@@ -107,8 +107,8 @@ def test_nothing_leaves_its_place_in_a_request(layout: Layout, passages: bool) -
 
 
 @pytest.mark.parametrize("layout", WIRE)
-def test_a_reader_sees_every_text_as_it_was(layout: Layout) -> None:
-    """Discriminates: a shape that is cut out, or replaced by what reads otherwise."""
+def test_a_reader_sees_every_text_unchanged(layout: Layout) -> None:
+    """Discriminates: a shape that is cut out, or replaced by something that reads differently."""
     for shape in SHAPES:
         prompt, _ = everywhere(shape)
         text = "\n".join(texts_of(sent(prompt, layout))).replace(JOINER, "")
@@ -118,7 +118,7 @@ def test_a_reader_sees_every_text_as_it_was(layout: Layout) -> None:
 
 @pytest.mark.slow("two hundred shapes, each in a prompt with passages and in one without")
 @pytest.mark.parametrize("layout", WIRE)
-def test_a_model_of_ours_reads_the_passages_without_the_joiners(layout: Layout) -> None:
+def test_our_own_models_read_the_passages_without_the_joiners(layout: Layout) -> None:
     """Discriminates: quoting what the fence put into a text."""
     for shape in SHAPES[:: 1 if layout is Layout.FLAT else 7]:
         prompt, passage = everywhere(shape)
@@ -134,8 +134,9 @@ def test_a_model_of_ours_reads_the_passages_without_the_joiners(layout: Layout) 
 
 @pytest.mark.parametrize("question", ["What does it say?", "资料里怎么说？"])
 @pytest.mark.parametrize("layout", WIRE)
-def test_the_model_is_told_what_the_fence_means(layout: Layout, question: str) -> None:
-    """Discriminates: a fence whose code no sentence names, or one that calls it no data."""
+def test_the_model_receives_the_meaning_of_the_fence(layout: Layout, question: str) -> None:
+    """Discriminates: a fence whose code no sentence names, or a sentence that does not call the content
+    data."""
     prompt, _ = everywhere("x")
     gathered = Gathered(
         recent=(turn(7),), relevant=(turn(1),), ranked=prompt.candidates, candidates=prompt.candidates
@@ -154,21 +155,21 @@ def test_the_model_is_told_what_the_fence_means(layout: Layout, question: str) -
             assert "仅作数据" in sentence or "is data" in sentence
 
 
-def test_every_request_has_a_code_of_its_own() -> None:
+def test_every_request_has_its_own_code() -> None:
     codes = {everywhere("x")[0].texts.code for _ in range(50)}
     assert len(codes) == 50
 
 
 @pytest.mark.parametrize("layout", WIRE)
-def test_the_question_stands_word_for_word(layout: Layout) -> None:
-    """Discriminates: a joiner in what the person asks about, who then gets an answer to something else."""
+def test_the_question_is_passed_verbatim(layout: Layout) -> None:
+    """Discriminates: a joiner in the person's question, who then gets an answer to something else."""
     for shape in SHAPES:
         asked = f"What is {shape} for?".strip()
         built = builder().build(TurnRequest(asked, "o"), entry(), None, Gathered())
         assert any(asked in text for text in texts_of(sent(built, layout)))
 
 
-async def test_a_summary_a_judgement_and_a_rewriting_are_asked_for_the_same_way() -> None:
+async def test_summaries_judgements_and_rewritings_are_fenced_the_same_way() -> None:
     RECORDED.clear()
     for nth, shape in enumerate(SHAPES):
         text = task_text(shape, [SummarySource("1", f"{shape}?", f"so {shape}")], "9 words", "402731")
@@ -185,7 +186,7 @@ async def test_a_summary_a_judgement_and_a_rewriting_are_asked_for_the_same_way(
 
 
 def _documents() -> Iterator[tuple[str, str]]:
-    """Every shape under a heading of its own, in files with a shape in their names."""
+    """Every shape under its own heading, in files with a shape in their names."""
     for at in range(0, len(SHAPES), 12):
         parts = [
             f"## Fee {shape}\n\nThe fee of the guide {shape} is 300 {shape} a year."
@@ -202,8 +203,8 @@ def _documents() -> Iterator[tuple[str, str]]:
         *(pytest.param(each, marks=pytest.mark.full("the same again")) for each in WIRE[1:]),
     ],
 )
-async def test_the_bytes_that_are_sent_are_clean_and_shown_as_they_were(tmp_path: Path, layout: str) -> None:
-    """Discriminates: a place on the way from a file to the wire where a text is taken as it is."""
+async def test_the_sent_bytes_are_clean_and_shown_unchanged(tmp_path: Path, layout: str) -> None:
+    """Discriminates: a step between file and wire at which a text is passed unescaped."""
     with running_stub(StubLLM(words=SHAPES[:60])) as stub:
         model = {"provider": "openai", "base_url": stub.url, "api_key": "k", "model": "m", "layout": layout}
         table: Mapping[str, Any] = {**model, "context_window": 60_000}

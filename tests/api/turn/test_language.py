@@ -1,4 +1,4 @@
-"""The language of a turn whose question has no words of one: that of the conversation."""
+"""A turn whose question has no words of any language takes the language of the conversation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def _follow_up(app: App, question: str, first: str) -> tuple[str, list[str
 
 
 async def test_a_question_without_words_is_answered_in_the_conversations_language(app: App) -> None:
-    """Discriminates: English for whatever is not Chinese, in the stages, in talk and in what is quoted."""
+    """Discriminates: English for whatever is not Chinese: in the stages, in small talk and in quotes."""
     await app.add_text("handbook.md", HANDBOOK)
     for question in WORDLESS:
         beginning, sentences = await _follow_up(app, question, "远程办公每周几天？")
@@ -74,7 +74,7 @@ async def test_the_fixed_block_of_a_prompt_stays_in_the_conversations_language(t
 async def test_a_follow_up_in_traditional_characters_is_answered_from_simplified_documents(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: 高鐵 far from 高铁, so that the only passage about it is refused."""
+    """Discriminates: 高鐵 too far from 高铁, so that the only passage about it is refused."""
     text = "# 请假\n\n## 年假\n\n年假每年十五天。\n\n# 差旅\n\n## 高铁\n\n高铁坐二等座，实报实销。\n"
     async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
         await app.add_text("handbook.md", text)
@@ -85,7 +85,7 @@ async def test_a_follow_up_in_traditional_characters_is_answered_from_simplified
 
 
 async def test_the_servers_own_sentences_are_in_the_readers_characters(app: App) -> None:
-    """Discriminates: simplified sentences for all; quotes in other characters than the document has."""
+    """Discriminates: simplified sentences for everyone; quotes in other characters than the document's."""
     await app.add_text("handbook.md", "# 年假\n\n年假每年十五天，向主管申请。\n")
     turn = await app.ask("年假有幾天？")
     assert turn.answer.startswith(("資料中的相關內容：", "最接近的內容："))
@@ -98,8 +98,8 @@ async def test_the_servers_own_sentences_are_in_the_readers_characters(app: App)
     assert (await app.ask("年假有几天？")).answer.startswith(("资料中的相关内容：", "最接近的内容："))
 
 
-def test_our_sentences_in_traditional_characters_are_those_of_opencc() -> None:
-    """But for what is not said in a turn."""
+def test_our_sentences_in_traditional_characters_match_opencc() -> None:
+    """Except texts that do not occur in a turn."""
     convert = opencc.OpenCC("s2tw").convert
     sentences = [chinese for key, (chinese, _) in messages._TEXTS.items() if not key.startswith("why_")]
     sentences += [each[True] for each in vars(extractive).values() if isinstance(each, dict) and True in each]
@@ -113,5 +113,5 @@ def test_our_sentences_in_traditional_characters_are_those_of_opencc() -> None:
     [("高鐵怎麼走", True), ("皇后在裡面嗎", True), ("高铁怎么走", False), ("著名作家是谁", False),
      ("乾隆年间", False), ("台灣的签证怎么办理", False), ("how?", False), ("年假", False)],
 )  # fmt: skip
-def test_the_script_of_a_question_is_that_of_most_characters(question: str, is_traditional: bool) -> None:
+def test_most_characters_decide_the_script_of_a_question(question: str, is_traditional: bool) -> None:
     assert (in_script_of("请", question) == "請") is is_traditional

@@ -1,4 +1,4 @@
-"""Where nothing answers, the answer names the headings that came nearest, as links; a model is given them."""
+"""If nothing answers the question, the answer links the nearest headings; a model receives them, too."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 
 HANDBOOK = "# 手册\n\n## 休假\n\n年假每年十五天。\n\n## 报销\n\n住宿每晚不超过四百元。\n"
-STRICT = {"rerank_score_threshold": 1.0}  # nothing ever reaches it
+STRICT = {"rerank_score_threshold": 1.0}  # no passage ever reaches it
 LOOSE = {"rerank_score_threshold": 0.01}
 
 
 async def strict_ask(folder: Path, question: str) -> tuple[str, str]:
-    """The answer, and the document's id."""
+    """Return the answer and the document's id."""
     async with open_app(make_settings(folder, retrieval=STRICT)) as app:
         document_id = await app.add_text("handbook.md", HANDBOOK)
         turn = await app.ask(question)
@@ -26,7 +26,7 @@ async def strict_ask(folder: Path, question: str) -> tuple[str, str]:
 
 
 async def test_the_nearest_headings_are_links_to_their_passages(tmp_path: Path) -> None:
-    """Discriminates: the heading of another subject beside the one that is near."""
+    """Discriminates: the heading of another subject beside the near one."""
     answer, document_id = await strict_ask(tmp_path, "年假有几天？")
     assert answer.startswith("资料中没有找到能回答这个问题的内容。最接近的标题：\n\n- [休假 · handbook.md]")
     links = re.findall(rf"\(#/d/{document_id}/[0-9a-f-]{{36}}\)", answer)
@@ -36,7 +36,7 @@ async def test_the_nearest_headings_are_links_to_their_passages(tmp_path: Path) 
     assert "The nearest headings:\n\n- [休假 · handbook.md](#/d/" in english
 
 
-async def test_a_model_is_given_the_headings_and_not_their_passages(tmp_path: Path) -> None:
+async def test_a_model_receives_the_headings_but_not_their_passages(tmp_path: Path) -> None:
     llms = {"default": scripted("没有找到。", record_as="nearest")}
     settings = make_settings(tmp_path, models={"llms": llms}, retrieval=STRICT)
     async with open_app(settings) as app:
@@ -54,20 +54,20 @@ async def test_without_documents_no_heading_is_named(app: App) -> None:
 
 
 async def test_headings_of_another_owner_are_never_named(tmp_path: Path) -> None:
-    """Discriminates: the nearest of everybody's chunks."""
+    """Discriminates: the nearest of all owners' chunks."""
     server = {"api_keys": ["mine", "other"]}
     async with open_app(make_settings(tmp_path, retrieval=STRICT, server=server)) as app:
         mine, other = ({"Authorization": f"Bearer {key}"} for key in server["api_keys"])
         app.client.headers.update(other)
         await app.client.post("/documents", files={"file": ("salaries.md", HANDBOOK.encode())})
-        await settled(app)
+        await all_ingested(app)
         assert "salaries.md" in (await app.ask("年假有几天？")).answer
         app.client.headers.update(mine)
         assert "#/d/" not in (await app.ask("年假有几天？")).answer
 
 
 async def test_a_deleted_document_reports_the_answers_that_link_to_it(tmp_path: Path) -> None:
-    """Discriminates: an erasure that knows only of answers that quote it."""
+    """Discriminates: an erasure that only knows answers that quote it."""
     async with open_app(make_settings(tmp_path, retrieval=STRICT)) as app:
         document_id = await app.add_text("handbook.md", HANDBOOK)
         turn = await app.ask("年假有几天？")
@@ -75,8 +75,8 @@ async def test_a_deleted_document_reports_the_answers_that_link_to_it(tmp_path: 
         assert erased["proof"]["quoted_in"] == [turn.finished["turn_id"]]
 
 
-async def settled(app: App) -> None:
-    """Until no document is being read in."""
+async def all_ingested(app: App) -> None:
+    """Wait until no document is being ingested."""
     for _ in range(600):
         documents = (await app.client.get("/documents")).json()["documents"]
         if all(document["status"] == "ready" for document in documents):
@@ -85,7 +85,7 @@ async def settled(app: App) -> None:
     raise AssertionError("a document was not read in")
 
 
-async def answer_meanwhile(
+async def answer_during_ingestion(
     folder: Path, question: str, retrieval: dict[str, float] = STRICT, *, stream: bool = True
 ) -> str:
     async with open_app(make_settings(folder, retrieval=retrieval)) as app:
@@ -97,36 +97,36 @@ async def answer_meanwhile(
         return str(reply.json()["answer"])
 
 
-async def test_while_documents_are_read_in_no_answer_says_that_they_hold_nothing(tmp_path: Path) -> None:
-    """Discriminates: the sentence of a store that has been read in, in the first seconds of a new one."""
-    chinese = await answer_meanwhile(tmp_path / "zh", "年假有几天？")
+async def test_while_documents_are_ingested_no_answer_says_that_they_contain_nothing(tmp_path: Path) -> None:
+    """Discriminates: the sentence for a complete store, in the first seconds of a new one."""
+    chinese = await answer_during_ingestion(tmp_path / "zh", "年假有几天？")
     assert chinese.startswith(
         "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。最接近的标题："
     )
-    english = await answer_meanwhile(tmp_path / "en", "What does it say of parrots?", stream=False)
+    english = await answer_during_ingestion(tmp_path / "en", "What does it say of parrots?", stream=False)
     assert english.startswith(
         "Documents are still being read in, and nothing that answers this was found yet."
     )
 
 
-async def test_while_documents_are_read_in_what_is_quoted_is_said_to_be_of_a_part_of_them(
+async def test_while_documents_are_ingested_quotes_are_said_to_come_from_part_of_them(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: a passage quoted as if all documents had been searched, also where it looks sure: the
-    section that answers may be among those to come. And while the guide comes in, one that has hardly
-    anything to do with the question."""
-    closest = await answer_meanwhile(tmp_path / "zh", "一年能休几天？", LOOSE)
+    """Discriminates: a passage quoted as if all documents had been searched, even if it looks sure: the
+    section that answers may be among those still to come. And, while the guide is ingested, a passage that
+    has hardly anything to do with the question."""
+    closest = await answer_during_ingestion(tmp_path / "zh", "一年能休几天？", LOOSE)
     assert closest.startswith("文档还在读入，请稍后再问一次。目前最接近的内容：")
-    sure = await answer_meanwhile(tmp_path / "sure", "年假每年有几天？", LOOSE)
+    sure = await answer_during_ingestion(tmp_path / "sure", "年假每年有几天？", LOOSE)
     assert sure.startswith("文档还在读入。资料中的相关内容：")
-    hardly = await answer_meanwhile(tmp_path / "hardly", "出差时年轻人有什么可以报？", LOOSE)
+    hardly = await answer_during_ingestion(tmp_path / "hardly", "出差时年轻人有什么可以报？", LOOSE)
     assert hardly.startswith("文档还在读入，暂时没有找到")
     async with open_app(make_settings(tmp_path / "later", retrieval=LOOSE)) as app:
         await app.add_text("handbook.md", HANDBOOK)
         assert (await app.ask("出差时年轻人有什么可以报？")).answer.startswith("最接近的内容：")
 
 
-async def test_a_model_is_told_that_documents_are_still_being_read_in(tmp_path: Path) -> None:
+async def test_a_model_learns_that_documents_are_still_being_ingested(tmp_path: Path) -> None:
     llms = {"default": scripted("稍后再问。", record_as="reading")}
     async with open_app(make_settings(tmp_path, retrieval=LOOSE, models={"llms": llms})) as app:
         await app.ask("年假有几天？")

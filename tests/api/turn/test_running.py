@@ -13,7 +13,7 @@ from core.errors import SessionBusyError, StoreUnavailableError, TooManyStreamsE
 from services.store.clock import Activity
 
 
-def test_the_number_in_all_and_that_of_one_key_are_bounded_and_come_back() -> None:
+def test_the_limits_in_total_and_per_key_hold_and_slots_are_returned() -> None:
     slots = StreamSlots(3, per_owner=2)
     slots.take("a")
     with slots.slot("a"):
@@ -25,7 +25,7 @@ def test_the_number_in_all_and_that_of_one_key_are_bounded_and_come_back() -> No
     slots.check("a")
 
 
-def test_without_keys_only_the_number_in_all_counts() -> None:
+def test_without_keys_only_the_total_limit_counts() -> None:
     slots = StreamSlots(2)
     slots.take("local")
     slots.take("local")
@@ -33,7 +33,7 @@ def test_without_keys_only_the_number_in_all_counts() -> None:
         slots.check("local")
 
 
-def test_beside_a_turn_of_its_session_another_begins_only_where_it_names_its_parent() -> None:
+def test_while_a_turn_runs_its_session_accepts_another_only_if_it_names_its_parent() -> None:
     """Discriminates: a second question that grows below a turn which is still being answered."""
     running = RunningTurns(StreamSlots(9), Activity())
     with running.claim("session", "a", exclusive=True):
@@ -43,8 +43,8 @@ def test_beside_a_turn_of_its_session_another_begins_only_where_it_names_its_par
             pass
 
 
-def test_visitors_of_all_sites_together_have_half_of_the_seats() -> None:
-    """Discriminates: a slot for each number that one client makes up, until no colleague finds one."""
+def test_visitors_of_all_sites_together_get_half_of_the_slots() -> None:
+    """Discriminates: a slot for each number that one client invents, until no colleague finds one."""
     slots = StreamSlots(5, per_owner=5)
     with slots.slot("site-1"):
         slots.take("site-2")
@@ -59,11 +59,11 @@ def test_visitors_of_all_sites_together_have_half_of_the_seats() -> None:
     StreamSlots(1).check("site-1")
 
 
-async def test_what_goes_on_beside_a_search_ends_with_it_and_its_own_failure_is_heard() -> None:
-    """Discriminates: a look into the history that goes on after its turn has failed; and a line of the loop
-    about an exception that nobody retrieved."""
-    unheard: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+async def test_work_beside_a_search_ends_with_it_and_its_own_failure_is_retrieved() -> None:
+    """Discriminates: a look into the history that continues after its turn has failed; and asyncio's log line
+    about an exception that was never retrieved."""
+    unretrieved: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
     ended: list[str] = []
 
     async def waits() -> None:
@@ -87,4 +87,4 @@ async def test_what_goes_on_beside_a_search_ends_with_it_and_its_own_failure_is_
         assert ended == ["waiting"]
         del outcomes
         gc.collect()
-    assert unheard == []
+    assert unretrieved == []

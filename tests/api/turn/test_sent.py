@@ -1,4 +1,4 @@
-"""What of a conversation a model receives, and what its reader does, in the bytes that went out."""
+"""What a model receives of a conversation, and what its reader receives, in the bytes that were sent."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def _table(stub: StubLLM, layout: str | None) -> dict[str, Any]:
     return {"provider": "openai", "base_url": stub.url, "api_key": "k", "model": "stub", "layout": layout}
 
 
-async def test_the_history_is_led_in_where_a_layout_has_room(tmp_path: Path) -> None:
-    """Discriminates: a lead-in for history that is not there; none in a layout that has room for it."""
+async def test_the_history_is_introduced_if_the_layout_has_room(tmp_path: Path) -> None:
+    """Discriminates: a lead-in for history that does not exist; no lead-in in a layout that has room for
+    it."""
     with running_stub(StubLLM()) as stub:
         llms = {layout: _table(stub, layout) for layout in LAYOUTS}
         async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
@@ -44,8 +45,8 @@ async def test_the_history_is_led_in_where_a_layout_has_room(tmp_path: Path) -> 
                 assert led_in == [False, layout in ("many_system", "flat")], layout
 
 
-async def test_recalled_turns_are_announced_where_all_stands_in_one_system_message(tmp_path: Path) -> None:
-    """Discriminates: turns out of order that read as the last ones; the note where nothing is recalled."""
+async def test_recalled_turns_are_announced_if_everything_is_in_one_system_message(tmp_path: Path) -> None:
+    """Discriminates: turns out of order that read as the last ones; the note although nothing is recalled."""
     conversation = {"max_recent_turns": 1, "relevant_turn_threshold": 0.0}
     with running_stub(StubLLM()) as stub:
         async with open_app(with_stub(tmp_path, stub, "one_system", conversation=conversation)) as app:
@@ -64,8 +65,8 @@ async def test_recalled_turns_are_announced_where_all_stands_in_one_system_messa
     )  # of the third a turn may be recalled already
 
 
-async def test_the_day_in_the_zone_that_is_set_is_sent_unless_it_is_off(tmp_path: Path) -> None:
-    """Discriminates: the server's own zone; a day that is known to the page alone."""
+async def test_the_date_in_the_configured_zone_is_sent_unless_switched_off(tmp_path: Path) -> None:
+    """Discriminates: the server's own zone; a date that only the page knows."""
     zone: dict[str, Any] = {"timezone": "Pacific/Kiritimati"}
     with running_stub(StubLLM()) as stub:
         today = datetime.now(ZoneInfo(zone["timezone"]))
@@ -83,7 +84,7 @@ async def test_the_day_in_the_zone_that_is_set_is_sent_unless_it_is_off(tmp_path
     assert begun not in off
 
 
-async def test_a_session_of_the_clients_own_id_goes_on_in_what_is_sent(tmp_path: Path) -> None:
+async def test_the_history_of_a_session_with_the_clients_own_id_is_sent(tmp_path: Path) -> None:
     """Discriminates: a new session for each question under the same id."""
     own = {"session_id": str(uuid.uuid4()), "knowledge": "never"}
     with running_stub(StubLLM()) as stub:
@@ -95,7 +96,7 @@ async def test_a_session_of_the_clients_own_id_goes_on_in_what_is_sent(tmp_path:
 
 
 async def test_marks_of_earlier_answers_are_not_sent(tmp_path: Path) -> None:
-    """Discriminates: `[1]` of an earlier answer, which would be taken for today's first passage."""
+    """Discriminates: `[1]` of an earlier answer, which would be taken for the current first passage."""
     with running_stub(StubLLM(words=("Nine ducats [1]", ", see 【1】."))) as stub:
         async with open_app(with_stub(tmp_path, stub)) as app:
             await app.add_text("guide.md", GUIDE)
@@ -107,8 +108,8 @@ async def test_marks_of_earlier_answers_are_not_sent(tmp_path: Path) -> None:
     assert "1" not in earlier["content"]
 
 
-async def test_a_server_without_chat_is_asked_for_completions_and_that_is_learnt(tmp_path: Path) -> None:
-    """Discriminates: asking in vain before each question."""
+async def test_a_server_without_chat_gets_completions_and_that_is_remembered(tmp_path: Path) -> None:
+    """Discriminates: a futile request before each question."""
     words = StubLLM()
     missing = Refusal("Not Found", 404)
     words.refuse = lambda body: missing if "messages" in body else None
@@ -120,16 +121,16 @@ async def test_a_server_without_chat_is_asked_for_completions_and_that_is_learnt
     assert stub.paths == ["/v1/chat/completions", "/v1/completions", "/v1/completions"]
 
 
-async def test_blocked_words_neither_reach_a_model_nor_a_reader(tmp_path: Path) -> None:
-    """Discriminates: a word that two deltas part; fences that stay; a stored answer that says more."""
+async def test_blocked_words_reach_neither_the_model_nor_the_reader(tmp_path: Path) -> None:
+    """Discriminates: a word split across two deltas; fences that stay; a stored answer that contains more."""
     words = tmp_path / "words.txt"
     words.write_text("kraken\n", "utf-8")
     filters = {
         "blocked_words": words,
         "answer_filters": ("services.models.text_filters:CodeFences",),
     }
-    said = ("```python\n", "print(1)\n", "``", "`\nThe kra", "ken sleeps.")
-    with running_stub(StubLLM(words=said)) as stub:
+    pieces = ("```python\n", "print(1)\n", "``", "`\nThe kra", "ken sleeps.")
+    with running_stub(StubLLM(words=pieces)) as stub:
         async with open_app(with_stub(tmp_path / "data", stub, conversation=filters)) as app:
             refused = await app.client.post(CHAT, json={"question": "Where is the Kraken?"})
             assert (refused.status_code, refused.json()["error"]["code"]) == (422, "question_refused")
@@ -151,7 +152,7 @@ async def test_blocked_words_hold_for_a_model_that_is_asked_without_documents(
     tmp_path: Path, model: str, question: str
 ) -> None:
     """Discriminates: a way around the list, by the model's name or by a client's own task; a history that
-    has what the question may not."""
+    contains what the question may not."""
     words = tmp_path / "words.txt"
     words.write_text("kraken\n", "utf-8")
     settings = {"blocked_words": words}
@@ -188,8 +189,8 @@ async def test_an_error_is_in_the_language_of_the_question(
     assert any("\u4e00" <= char <= "\u9fff" for char in sentence) == chinese
 
 
-async def test_a_line_of_the_log_counts_what_each_step_of_the_assembly_changed(tmp_path: Path) -> None:
-    """Discriminates: a step that is not counted; a line that has a word of the question."""
+async def test_a_log_line_counts_what_each_step_of_the_assembly_changed(tmp_path: Path) -> None:
+    """Discriminates: a step that is not counted; a log line that contains a word of the question."""
     with running_stub(StubLLM()) as stub:
         async with open_app(with_stub(tmp_path, stub)) as app:
             with structlog.testing.capture_logs() as logged:

@@ -60,34 +60,34 @@ async def read(stream: TurnStream, after: int = 0) -> list[tuple[int, Event]]:
         return [each async for batch in batches for each in batch]
 
 
-async def tell(stream: TurnStream) -> None:
+async def publish_all(stream: TurnStream) -> None:
     for event in EVENTS:
         stream.publish(event)
         await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("after", range(len(NUMBERED) + 1))
-async def test_a_reader_goes_on_after_any_number_of_a_turn_that_runs_or_has_ended(
+async def test_a_reader_resumes_after_any_number_of_a_running_or_finished_turn(
     after: int,
 ) -> None:
-    """Discriminates: numbering what is left, instead of what was said."""
+    """Discriminates: numbering what is left instead of what was sent."""
     expected = list(enumerate(NUMBERED, 1))[after:]
     stream = TurnStream("t", 30, Abandoned())
     early = asyncio.create_task(read(stream, after))
     await asyncio.sleep(0)
-    await tell(stream)
+    await publish_all(stream)
     assert await early == expected
     assert await read(stream, after) == expected
 
 
 async def test_a_number_beyond_the_end_gives_nothing() -> None:
     stream = TurnStream("t", 30, Abandoned())
-    await tell(stream)
+    await publish_all(stream)
     assert await read(stream, 1_000) == []
 
 
-async def test_two_readers_see_the_same_and_one_that_leaves_takes_nothing_along() -> None:
-    """Discriminates: readers that wait for one future, which the first to leave cancels for all."""
+async def test_two_readers_see_the_same_even_when_one_leaves() -> None:
+    """Discriminates: readers that wait for the same future, which the first to leave cancels for all."""
     stream = TurnStream("t", 30, Abandoned())
     stays, leaves = asyncio.create_task(read(stream)), asyncio.create_task(read(stream))
     await asyncio.sleep(0)
@@ -106,8 +106,8 @@ async def test_events_published_together_wake_a_reader_once() -> None:
         assert [event for _, event in await anext(batches)] == NUMBERED
 
 
-async def test_a_reader_that_takes_its_time_holds_nobody() -> None:
-    """Discriminates: a bounded queue for each reader, which the publisher waits for."""
+async def test_a_slow_reader_blocks_nobody() -> None:
+    """Discriminates: a bounded queue for each reader, on which the publisher waits."""
     stream = TurnStream("t", 30, Abandoned())
     async with aclosing(stream.follow()) as slow, aclosing(stream.follow()) as fast:
         stream.publish(EVENTS[0])
@@ -119,8 +119,9 @@ async def test_a_reader_that_takes_its_time_holds_nobody() -> None:
         assert len([each async for batch in slow for each in batch]) == 10_001
 
 
-async def test_the_loop_gets_a_turn_between_two_lists() -> None:
-    """Discriminates: a reader that goes on at once while more waits, for as long as the model is faster."""
+async def test_the_loop_runs_other_tasks_between_two_batches() -> None:
+    """Discriminates: a reader that continues at once while more is queued, for as long as the model is
+    faster."""
     stream = TurnStream("t", 30, Abandoned())
     stream.publish(EVENTS[0])
     turns = 0
@@ -152,8 +153,8 @@ async def test_nothing_follows_done() -> None:
     assert [event for _, event in await read(other)] == [DoneEvent()]
 
 
-async def test_a_turn_is_abandoned_once_when_its_last_reader_has_been_gone_for_the_grace() -> None:
-    """Discriminates: a timer for each reader that leaves; one that is called again by the next."""
+async def test_a_turn_is_abandoned_once_after_its_last_reader_has_been_away_for_the_grace_period() -> None:
+    """Discriminates: a timer for each reader that leaves; a timer that the next one fires again."""
     abandoned = Abandoned()
     stream = TurnStream("t", 0.3, abandoned)
     first, second = stream.follow(), stream.follow()
@@ -161,21 +162,21 @@ async def test_a_turn_is_abandoned_once_when_its_last_reader_has_been_gone_for_t
     await anext(first)
     await anext(second)
     await first.aclose()
-    await asyncio.sleep(0.4)  # over the grace of a turn without readers
+    await asyncio.sleep(0.4)  # longer than the grace period of a turn without readers
     assert abandoned.times == 0
     await second.aclose()
-    await asyncio.sleep(0.05)  # within the grace
+    await asyncio.sleep(0.05)  # within the grace period
     assert abandoned.times == 0
     await until(lambda: abandoned.times)
     assert abandoned.times == 1
     late = stream.follow()
     await anext(late)
     await late.aclose()
-    await asyncio.sleep(0.4)  # over the grace
+    await asyncio.sleep(0.4)  # longer than the grace period
     assert abandoned.times == 1
 
 
-async def test_a_reader_that_comes_back_within_the_grace_keeps_the_turn() -> None:
+async def test_a_reader_that_returns_within_the_grace_period_keeps_the_turn() -> None:
     abandoned = Abandoned()
     stream = TurnStream("t", 0.4, abandoned)
     stream.publish(EVENTS[0])
@@ -183,10 +184,10 @@ async def test_a_reader_that_comes_back_within_the_grace_keeps_the_turn() -> Non
         reader = stream.follow()
         await anext(reader)
         await reader.aclose()
-        await asyncio.sleep(0.1)  # within the grace
+        await asyncio.sleep(0.1)  # within the grace period
     back = stream.follow()
     await anext(back)
-    await asyncio.sleep(0.5)  # over the grace
+    await asyncio.sleep(0.5)  # longer than the grace period
     assert abandoned.times == 0
     await back.aclose()
 
@@ -195,14 +196,14 @@ async def test_a_turn_that_ended_is_not_abandoned() -> None:
     abandoned = Abandoned()
     stream = TurnStream("t", 0, abandoned)
     stream.expect_reader()
-    await tell(stream)
+    await publish_all(stream)
     await read(stream)
-    await asyncio.sleep(0.05)  # a timer that was left would ring
+    await asyncio.sleep(0.05)  # a timer left behind would fire
     assert abandoned.times == 0
     assert stream.ended
 
 
-async def test_without_grace_a_first_reader_that_never_comes_is_waited_for_half_a_second() -> None:
+async def test_without_a_grace_period_a_first_reader_is_awaited_for_half_a_second() -> None:
     abandoned = Abandoned()
     stream = TurnStream("t", 0, abandoned)
     stream.expect_reader()
@@ -258,7 +259,7 @@ async def replayed(stored: Turn, after: int = 0) -> list[tuple[int, Event]]:
     return [each async for batch in stream.follow(after) for each in batch]
 
 
-def test_warnings_and_the_rewritten_question_are_kept_and_no_other_progress() -> None:
+def test_only_warnings_and_the_rewritten_question_are_kept_of_the_progress() -> None:
     notes = notes_of(StatusEvent("retrieving", "m"), StatusEvent("rewriting", "m"), REWRITTEN, DROPPED)
     assert notes.warnings == (TurnWarning("context_dropped", "too much", {"recent": 2}, 5),)
     assert notes.rewritten(("a", "b")) == RewrittenQuestion("What does it cost?", ("a", "b"), 4)
@@ -266,7 +267,7 @@ def test_warnings_and_the_rewritten_question_are_kept_and_no_other_progress() ->
     assert replayed_warning(notes.warnings[0]) == DROPPED
 
 
-def test_what_is_kept_is_bounded_in_number_and_length() -> None:
+def test_kept_notes_are_bounded_in_number_and_length() -> None:
     counts = {f"c{n}": n for n in range(100)}
     long = StatusEvent("warning", "x" * 10_000, {"code": "a", **counts})
     question = StatusEvent("rewriting", "m", {"question": "x" * 10_000})
@@ -279,7 +280,7 @@ def test_what_is_kept_is_bounded_in_number_and_length() -> None:
     assert len(rewritten.text) == MAX_REWRITTEN_CHARS
 
 
-async def test_a_replay_has_them_where_they_were_and_leaves_the_texts_alone() -> None:
+async def test_a_replay_has_notes_in_their_place_and_leaves_the_texts_alone() -> None:
     """Discriminates: notes that take a text's number, or that shift the texts."""
     layout = (0, 0, 0, 0, -2, 3, 4, 0)
     warnings = (TurnWarning("a", "m", {}, 4), TurnWarning("b", "m", {}, 6), TurnWarning("c", "m", {}, 8))
@@ -290,7 +291,7 @@ async def test_a_replay_has_them_where_they_were_and_leaves_the_texts_alone() ->
     assert [n for n, _ in await replayed(stored, 4)] == [5, 6, 7, 8, 9, 10, 11]
 
 
-async def test_a_replay_without_numbers_tells_them_before_the_answer() -> None:
+async def test_a_replay_without_numbers_sends_notes_before_the_answer() -> None:
     stored = turn(warnings=(TurnWarning("a", "m"),), rewritten=RewrittenQuestion("What?", ("x",)))
     events = [event for _, event in await replayed(stored)]
     assert [type(event).__name__ for event in events] == [

@@ -1,4 +1,4 @@
-"""What is no question to the documents is not searched for: with a model, and without one."""
+"""Small talk and requests about an answer are not searched: with a model, and without one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HANDBOOK = "# 休假\n\n年假每年十五天。\n\n# 报销\n\n住宿每晚不�
 
 
 async def test_small_talk_is_answered_without_a_search(app: App) -> None:
-    """Discriminates: quoting the nearest passage to a greeting."""
+    """Discriminates: answering a greeting with the nearest passage."""
     await app.add_text("handbook.md", HANDBOOK)
     for text in ("你好", "hi there!", "谢谢", "who are you?", "37*12 等于多少"):
         turn = await app.ask(text)
@@ -23,8 +23,9 @@ async def test_small_talk_is_answered_without_a_search(app: App) -> None:
         assert (turn.sources, "[1]" in turn.answer, "十五天" in turn.answer) == ([], False, False)
 
 
-async def test_the_day_is_known_with_a_model_and_without(tmp_path: Path) -> None:
-    """Discriminates: the server's zone for TIMEZONE; a day that the prompt is not told, or told when off."""
+async def test_the_date_is_known_with_and_without_a_model(tmp_path: Path) -> None:
+    """Discriminates: the server's zone instead of TIMEZONE; a date missing in the prompt, or present although
+    switched off."""
     zone = {"timezone": "Pacific/Kiritimati"}
     today = datetime.now(ZoneInfo(zone["timezone"]))
     weekday = "一二三四五六日"[today.weekday()]
@@ -41,7 +42,7 @@ async def test_the_day_is_known_with_a_model_and_without(tmp_path: Path) -> None
     assert "Today is" not in RECORDED["day"][-1][0][1]
 
 
-async def test_requests_about_the_last_answer_are_met_without_a_model(app: App) -> None:
+async def test_requests_about_the_last_answer_are_answered_without_a_model(app: App) -> None:
     await app.add_text("handbook.md", HANDBOOK)
     first = await app.ask("年假有几天？")
     assert first.sources
@@ -62,7 +63,7 @@ LEAVE = (
 
 
 async def test_an_objection_is_answered_with_what_the_documents_say(app: App) -> None:
-    """Discriminates: the assistant's introduction; names of documents without what they say."""
+    """Discriminates: the assistant's introduction; names of documents without their content."""
     await app.add_text("handbook.md", HANDBOOK)
     first = await app.ask("年假有几天？")
     quote = "- handbook.md · 休假\n  > 年假每年十五天。"
@@ -85,7 +86,7 @@ async def test_an_objection_is_answered_with_what_the_documents_say(app: App) ->
     assert (await app.ask("真的吗")).answer == "这个会话里还没有问答。"
 
 
-async def test_a_model_gets_an_objection_with_the_history(tmp_path: Path) -> None:
+async def test_a_model_receives_an_objection_with_the_history(tmp_path: Path) -> None:
     llms = {"default": scripted("年假十五天 [1]。", record_as="objection")}
     async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
         await app.add_text("handbook.md", HANDBOOK)
@@ -97,8 +98,8 @@ async def test_a_model_gets_an_objection_with_the_history(tmp_path: Path) -> Non
     assert any("年假十五天" in text for text in sent[:-1])
 
 
-async def test_what_a_correction_denies_counts_for_nothing(tmp_path: Path) -> None:
-    """Discriminates: a search for both, which quotes what was denied."""
+async def test_what_a_correction_denies_is_ignored(tmp_path: Path) -> None:
+    """Discriminates: a search for both, which quotes the denied part."""
     async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
         await app.add_text("leave.md", LEAVE)
         for question, correction, expected, denied in (
@@ -115,8 +116,8 @@ async def test_what_a_correction_denies_counts_for_nothing(tmp_path: Path) -> No
             assert denied not in turn.answer, correction
 
 
-async def test_of_many_questions_it_is_said_how_many_are_left_out(app: App) -> None:
-    """Discriminates: the first and the last as if they were all."""
+async def test_of_many_questions_the_answer_says_how_many_are_left_out(app: App) -> None:
+    """Discriminates: the first and the last answered as if they were all."""
     parent = await app.ask("第一个问题是什么来着呢")
     for number in range(2, 11):
         await app.ask(f"第 {number} 种打印纸放在哪里", session_id=parent.session_id)
@@ -130,7 +131,7 @@ async def test_of_many_questions_it_is_said_how_many_are_left_out(app: App) -> N
     assert "中间" not in (await app.ask("我刚才问了什么？", session_id=few.session_id)).answer
 
 
-async def test_a_question_is_searched_and_the_request_decides_otherwise(app: App) -> None:
+async def test_a_question_is_searched_unless_the_request_decides_otherwise(app: App) -> None:
     await app.add_text("handbook.md", HANDBOOK)
     assert (await app.ask("谢谢，年假有几天？")).sources
     assert (await app.ask("年假有几天？", knowledge="never")).sources == []
@@ -138,8 +139,9 @@ async def test_a_question_is_searched_and_the_request_decides_otherwise(app: App
     assert "retrieving" in [status["stage"] for status in always.statuses]
 
 
-async def test_a_model_gets_the_conversation_and_no_word_of_an_empty_search(tmp_path: Path) -> None:
-    """Discriminates: telling the model that nothing was found, which it then says to a thank-you."""
+async def test_a_model_receives_the_conversation_and_no_mention_of_an_empty_search(tmp_path: Path) -> None:
+    """Discriminates: telling the model that nothing was found, which it then repeats in reply to a
+    thank-you."""
     llms = {"default": scripted("年假十五天 [1]。", record_as="unsearched")}
     async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
         await app.add_text("handbook.md", HANDBOOK)
@@ -152,7 +154,7 @@ async def test_a_model_gets_the_conversation_and_no_word_of_an_empty_search(tmp_
     assert "<passage" not in sent
 
 
-async def test_who_sees_what_is_asked_is_told_by_a_sentence_and_by_the_prompt(tmp_path: Path) -> None:
+async def test_who_sees_the_questions_is_answered_by_a_sentence_and_by_the_prompt(tmp_path: Path) -> None:
     """Discriminates: an assistant that introduces itself instead, and a model that has to guess."""
     llms = {"default": {"provider": "extractive"}, "other": scripted("fine", record_as="private")}
     async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
@@ -164,15 +166,15 @@ async def test_who_sees_what_is_asked_is_told_by_a_sentence_and_by_the_prompt(tm
     assert "stored on this server until it expires" in RECORDED["private"][-1][0][1]
 
 
-async def test_talk_that_a_phrase_knows_needs_no_embedding(app: App) -> None:
-    """Discriminates: embedding before the phrases are looked at."""
+async def test_talk_that_matches_a_phrase_needs_no_embedding(app: App) -> None:
+    """Discriminates: embedding before the phrases are checked."""
     await app.add_text("handbook.md", HANDBOOK)
     await app.container.embedding.close()
     assert (await app.ask("你好")).finished["status"] == "completed"
     assert (await app.ask("年假有几天？")).finished["status"] == "failed"
 
 
-async def test_what_to_do_with_an_answer_is_searched_where_there_is_none(app: App) -> None:
+async def test_a_request_about_an_answer_is_searched_if_there_is_no_answer(app: App) -> None:
     """Discriminates: a keyword such as 来源 or summary that is taken for a request."""
     await app.add_text("handbook.md", HANDBOOK)
     for text in ("翻译成英文", "sources", "总结一下"):
@@ -181,7 +183,7 @@ async def test_what_to_do_with_an_answer_is_searched_where_there_is_none(app: Ap
 
 
 async def test_a_language_after_a_question_about_languages_is_searched(app: App) -> None:
-    """Discriminates: "and in English?" for a request to translate, whatever was asked before."""
+    """Discriminates: "and in English?" taken for a request to translate, whatever the question before."""
     await app.add_text("tours.md", "# Tours\n\nA tour in Chinese costs 150, in English 280.\n")
     for question, stage in (("How much is a tour in Chinese?", True), ("How much is a tour?", False)):
         first = await app.ask(question)
@@ -189,7 +191,7 @@ async def test_a_language_after_a_question_about_languages_is_searched(app: App)
         assert ("retrieving" in [status["stage"] for status in turn.statuses]) is stage
 
 
-async def test_the_setting_decides_where_the_request_does_not(tmp_path: Path) -> None:
+async def test_the_setting_decides_if_the_request_does_not(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path / "never", retrieval={"knowledge": "never"})) as app:
         await app.add_text("handbook.md", HANDBOOK)
         assert (await app.ask("年假有几天？")).sources == []
@@ -199,8 +201,8 @@ async def test_the_setting_decides_where_the_request_does_not(tmp_path: Path) ->
         assert "retrieving" in stages
 
 
-async def test_talk_that_no_phrase_knows_is_known_by_its_vector(tmp_path: Path) -> None:
-    """Discriminates: phrases alone; and a request about an answer where there is none."""
+async def test_talk_that_no_phrase_matches_is_recognized_by_its_vector(tmp_path: Path) -> None:
+    """Discriminates: only phrases; and a request about an answer although there is none."""
     async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
         await app.add_text("handbook.md", HANDBOOK)
         first = await app.ask("年假有几天？")
@@ -210,7 +212,7 @@ async def test_talk_that_no_phrase_knows_is_known_by_its_vector(tmp_path: Path) 
         assert (await app.ask("请假要提前几天申请？")).statuses[0]["stage"] == "retrieving"
 
 
-async def test_what_sounds_like_talk_and_is_answered_by_a_passage_is_a_question(tmp_path: Path) -> None:
+async def test_what_sounds_like_talk_but_is_answered_by_a_passage_is_a_question(tmp_path: Path) -> None:
     """Discriminates: the vector alone, by which the assistant introduces itself."""
     office = (
         "# 差旅\n\n## 高铁\n\n高铁坐二等座，实报实销；经理以上可以坐一等座。\n\n## 打车报销\n\n"
@@ -226,8 +228,9 @@ async def test_what_sounds_like_talk_and_is_answered_by_a_passage_is_a_question(
             assert (await app.ask(talk)).sources == [], talk
 
 
-async def test_one_word_after_a_question_about_something_else_is_about_that_word(tmp_path: Path) -> None:
-    """Discriminates: a word that leans so far on the question before that its passage comes first again."""
+async def test_a_single_word_after_a_question_about_something_else_is_about_that_word(tmp_path: Path) -> None:
+    """Discriminates: a word that leans so much on the previous question that its passage comes first
+    again."""
     handbook = (
         "# 年假\n\n入职满一年有年假五天，满十年有十天，当年休完。\n\n# 打印机\n\n打印机在三楼前台右边，"
         "先装驱动，密码找行政。\n\n# 食堂\n\n食堂在一楼，中午十一点半开门。\n"

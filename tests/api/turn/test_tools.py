@@ -1,4 +1,4 @@
-"""The calls of a turn that is run again after it was cut."""
+"""The tool calls of a turn that is run again after it was cut."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER, LOOK = "shop__order", "shop__look"
 
 @dataclass
 class Shop:
-    """A source with a tool that writes and one that reads, neither of which asks by itself."""
+    """A source with a tool that writes and one that reads, neither of which asks for approval."""
 
     name: str = "shop"
     problem: str = ""
@@ -34,8 +34,8 @@ class Shop:
         return ToolReply("done")
 
 
-async def test_a_call_that_waited_for_a_word_when_its_turn_ended_was_not_made() -> None:
-    """Discriminates: one of which nobody knows whether it was made."""
+async def test_a_call_that_awaited_approval_when_its_turn_ended_was_not_made() -> None:
+    """Discriminates: a call of which nobody knows whether it was made."""
     waited = ToolUse("c1", CalledFunction(ORDER), state=ToolState.WAITING)
     turn = Turn("t", "s", "me", "?", 1, TurnStatus.INTERRUPTED, tool_calls=(waited,))
     (use,) = settled_calls(turn)
@@ -43,8 +43,8 @@ async def test_a_call_that_waited_for_a_word_when_its_turn_ended_was_not_made() 
     assert "was not made" in use.result
 
 
-async def test_what_a_cut_run_may_have_done_is_asked_about_before_it_is_done_again() -> None:
-    """Discriminates: an order that is made twice; a question about a tool that changes nothing."""
+async def test_what_a_cut_run_may_have_done_needs_approval_before_it_is_repeated() -> None:
+    """Discriminates: an order that is placed twice; an approval for a tool that changes nothing."""
     made = (
         ToolUse("c1", CalledFunction(ORDER), state=ToolState.RUNNING),
         ToolUse("c2", CalledFunction(LOOK), state=ToolState.RUNNING, read_only=True),
@@ -53,7 +53,7 @@ async def test_what_a_cut_run_may_have_done_is_asked_about_before_it_is_done_aga
     again = replace(cut, request=AskedWith(tools=("shop",)), tool_calls=unfinished(cut))
 
     async def save(turn_id: str, uses: Sequence[ToolUse]) -> None:
-        """Nothing here reads them back."""
+        """Nothing in this test reads them back."""
 
     shop = Shop()
     tools = TurnTools(ToolBox([shop], ToolsSettings(), save), again, lambda stage, **fields: None)

@@ -1,4 +1,4 @@
-"""Every error has the reader's words, in both languages; the server's own sentence is folded away."""
+"""Every error has words in the reader's language; the server's own sentence is folded away."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.browser.support.live import QUESTION, Live
 from tests.house.reference import statuses, unreadable_codes
 from tests.support.models.stub_llm import Refusal
 
-# Of what only an operator asks for, at the API or with a command: the page never gets them.
+# Codes of what only an operator requests, at the API or with a command: the page never receives them.
 OPERATORS = {
     "backup_running", "bad_archive", "copy_incomplete", "import_incomplete", "move_incomplete",
     "restore_incomplete", "store_not_empty", "unknown_source",
@@ -24,20 +24,20 @@ OPERATORS = {
 STATUSES = {f"http_{status}" for status in (400, 401, 403, 404, 413, 418, 429, 500, 502, 503, 504, 507)}
 PAGES_OWN = {"network", "connection_lost"}
 SENTENCE = "question: the server says this."
-# What a card says for each code, as {code: {cause, hint, folded, open}}.
+# What a card shows for each code, as {code: {cause, hint, closed, open}}.
 CARDS = """async ([codes, message]) => {
   const { errorCard } = await part("turn/error-card.js");
-  const told = {};
+  const cards = {};
   for (const code of codes) {
     const card = errorCard({ message, code, requestId: "r-1", onRetry: () => {} });
     document.body.append(card);
     const text = (part) => card.querySelector(part)?.innerText ?? "";
     const [cause, hint, closed] = [text(".cause"), text(".hint-line"), card.innerText];
     if (card.querySelector("details")) card.querySelector("details").open = true;
-    told[code] = { cause, hint, closed, open: card.innerText };
+    cards[code] = { cause, hint, closed, open: card.innerText };
     card.remove();
   }
-  return told;
+  return cards;
 }"""
 
 
@@ -51,7 +51,7 @@ def has_chinese(text: str) -> bool:
 
 @pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("language", ["zh", "en"])
-def test_every_code_of_the_server_has_a_cause_and_what_to_try(language: str) -> None:
+def test_every_code_of_the_server_has_a_cause_and_a_hint(language: str) -> None:
     """Discriminates: a class of errors added with a code that has no words."""
     known = {key for file in WORDS for key in words_of(file, language)}
     assert len(codes()) > 40
@@ -60,7 +60,7 @@ def test_every_code_of_the_server_has_a_cause_and_what_to_try(language: str) -> 
 
 
 def test_every_reason_why_a_file_is_refused_has_words_in_the_documents_panel() -> None:
-    """Discriminates: a reader that refuses with a code of its own, which the panel does not know."""
+    """Discriminates: a reader that refuses with its own code, which the panel does not know."""
     words = (WEB / "js/uploads/reasons.js").read_text("utf-8")
     assert len(unreadable_codes()) > 5
     assert [code for code in sorted(unreadable_codes()) if f"{code}: " not in words] == []
@@ -75,7 +75,7 @@ async def shown_words(page: Page, codes: set[str]) -> dict[str, dict[str, str]]:
 async def test_a_card_is_in_the_readers_language_and_folds_the_servers_sentence(
     page: Page, bare_url: str
 ) -> None:
-    """Discriminates: the server's sentence as a line of the card; a status without words of its kind."""
+    """Discriminates: the server's sentence as a line of the card; a status without its own words."""
     await opened(page, bare_url)
     shown = codes() | STATUSES | PAGES_OWN
     for chinese in (True, False):
@@ -89,7 +89,7 @@ async def test_a_card_is_in_the_readers_language_and_folds_the_servers_sentence(
         await page.click("#language")
 
 
-async def test_of_an_error_that_the_page_does_not_know_the_servers_sentence_stands(
+async def test_for_an_error_unknown_to_the_page_the_servers_sentence_is_shown(
     page: Page, bare_url: str
 ) -> None:
     await opened(page, bare_url)
@@ -127,7 +127,7 @@ MIDWAY = (
 )
 
 
-async def test_a_quota_has_words_of_its_own_and_the_wait_that_the_models_server_names(
+async def test_a_quota_has_its_own_words_and_the_wait_that_the_models_server_names(
     page: Page, live: Live
 ) -> None:
     """Discriminates: "gave no answer" for every failure; a retry that cannot succeed yet."""
@@ -150,9 +150,7 @@ async def test_a_quota_has_words_of_its_own_and_the_wait_that_the_models_server_
     assert "什么都没有写" in await page.inner_text(".turn:nth-child(3) .error-card .cause")
 
 
-async def test_a_card_below_a_part_of_an_answer_does_not_say_that_there_is_none(
-    page: Page, live: Live
-) -> None:
+async def test_a_card_below_a_partial_answer_does_not_say_that_there_is_none(page: Page, live: Live) -> None:
     live.says(raw=MIDWAY)
     await page.goto(live.url)
     await ask(page, QUESTION)
@@ -163,8 +161,8 @@ async def test_a_card_below_a_part_of_an_answer_does_not_say_that_there_is_none(
     assert "已收到的文字保留在上面" in card
 
 
-async def test_a_proxys_page_is_an_error_in_words_too(page: Page, bare_url: str) -> None:
-    """Discriminates: a status without a body of ours that is told as "HTTP 500"."""
+async def test_a_proxys_error_page_is_explained_in_words_too(page: Page, bare_url: str) -> None:
+    """Discriminates: a status without a body of ours, shown as "HTTP 500"."""
     await opened(page, bare_url)
     await refuse(page, 500, "<html>Bad")
     await ask(page, "?")
@@ -173,8 +171,8 @@ async def test_a_proxys_page_is_an_error_in_words_too(page: Page, bare_url: str)
     assert "暂时不可用" in await page.inner_text(".error-card .cause")
 
 
-async def test_a_question_too_long_for_a_small_model_is_told_so_and_kept(page: Page, bare_url: str) -> None:
-    """The box lets it pass, the window of 8,192 tokens does not. Discriminates: the text gone."""
+async def test_a_question_too_long_for_a_small_model_is_explained_and_kept(page: Page, bare_url: str) -> None:
+    """The box accepts it, the window of 8,192 tokens does not. Discriminates: the text lost."""
     question = "字" * 7_900
     await opened(page, bare_url)
     await ask(page, question)
@@ -186,5 +184,5 @@ async def test_a_question_too_long_for_a_small_model_is_told_so_and_kept(page: P
     assert "tokens" not in card
     assert await page.locator(".error-card .retry").count() == 0
     await expect(page.locator(BOX)).to_have_value(question)
-    # nothing lies over the card: the box, which has the question again, may be very high
+    # nothing lies over the card: the box, which holds the question again, may be very high
     await page.locator(".error-card .cause").last.click(trial=True)

@@ -1,4 +1,4 @@
-"""A reader says what an answer was worth: the server keeps it, and the page never shows what it has not."""
+"""A reader rates an answer: the server stores the rating, and the page never shows one that is not stored."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def stored(live: Live, turn: str) -> dict[str, Any] | None:
     return reply.get("feedback")
 
 
-def say(live: Live, turn: str, body: dict[str, str]) -> None:
+def rate(live: Live, turn: str, body: dict[str, str]) -> None:
     httpx.put(f"{live.url}/turns/{turn}/feedback", json=body).raise_for_status()
 
 
-async def pressed(page: Page, *, up: bool = False, down: bool = False, turn: int = 1) -> None:
+async def expect_pressed(page: Page, *, up: bool = False, down: bool = False, turn: int = 1) -> None:
     for name, state in ((UP, up), (DOWN, down)):
         button = page.locator(f".turn:nth-child({turn}) .rate[title='{name}']")
         await expect(button).to_have_attribute("aria-pressed", str(state).lower())
 
 
 async def press(page: Page, name: str, turn: int = 1) -> None:
-    """Resolves when the server has answered."""
+    """Returns when the server has answered."""
     await page.hover(f".turn:nth-child({turn})")
     async with page.expect_response(FEEDBACK):
         await page.click(f".turn:nth-child({turn}) .rate[title='{name}']")
@@ -49,65 +49,66 @@ async def answer_one(page: Page, live: Live) -> str:
     return turn
 
 
-async def test_a_thumb_is_kept_changed_and_taken_away_and_a_reload_shows_it(page: Page, live: Live) -> None:
-    """Discriminates: a thumb only the page knows; both pressed at once; pressing again that says it again."""
+async def test_a_thumb_is_stored_changed_and_removed_and_a_reload_shows_it(page: Page, live: Live) -> None:
+    """Discriminates: a thumb that only the page knows; both pressed at once; a second press that sends the
+    same again."""
     turn = await answer_one(page, live)
-    await pressed(page)
+    await expect_pressed(page)
     await press(page, UP)
-    await pressed(page, up=True)
+    await expect_pressed(page, up=True)
     assert stored(live, turn) == {"rating": "up", "comment": ""}
     await page.reload()
     await answered(page)
-    await pressed(page, up=True)
+    await expect_pressed(page, up=True)
     await press(page, DOWN)
-    await pressed(page, down=True)
+    await expect_pressed(page, down=True)
     assert stored(live, turn) == {"rating": "down", "comment": ""}
     await press(page, DOWN)
-    await pressed(page)
+    await expect_pressed(page)
     assert stored(live, turn) is None
     await page.reload()
     await answered(page)
-    await pressed(page)
+    await expect_pressed(page)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_comment_given_elsewhere_outlives_the_thumb(page: Page, live: Live) -> None:
-    """Discriminates: an empty comment sent for one that the page does not show."""
+async def test_a_comment_made_elsewhere_outlives_the_thumb(page: Page, live: Live) -> None:
+    """Discriminates: an empty comment sent in place of one that the page does not show."""
     turn = await answer_one(page, live)
     body = {"rating": "down", "comment": "漏了冬天"}
-    say(live, turn, body)
+    rate(live, turn, body)
     await page.reload()
     await answered(page)
-    await pressed(page, down=True)
+    await expect_pressed(page, down=True)
     await press(page, DOWN)
     assert stored(live, turn) == {"rating": None, "comment": "漏了冬天"}
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_thumb_that_could_not_be_kept_goes_back_and_says_so(page: Page, live: Live) -> None:
-    """Discriminates: a button left pressed; a failure without a word."""
+async def test_a_thumb_that_could_not_be_stored_is_released_and_explained(page: Page, live: Live) -> None:
+    """Discriminates: a button left pressed; a failure without a message."""
     turn = await answer_one(page, live)
     await press(page, UP)
     await page.route(FEEDBACK, lambda route: route.fulfill(status=503, json={"error": {"code": "x"}}))
     await press(page, DOWN)
     await answered_with(page, "评价没有存下。服务器正忙")
-    await pressed(page, up=True)
+    await expect_pressed(page, up=True)
     await page.unroute(FEEDBACK)
     await page.route(FEEDBACK, lambda route: route.abort())
     await page.click(f".rate[title='{DOWN}']")
     await answered_with(page, "评价没有存下。连不上服务器")
-    await pressed(page, up=True)
+    await expect_pressed(page, up=True)
     assert stored(live, turn) == {"rating": "up", "comment": ""}
 
 
-async def test_what_is_pressed_while_the_server_is_told_is_told_next(page: Page, live: Live) -> None:
+async def test_a_press_during_a_request_is_sent_after_it(page: Page, live: Live) -> None:
     """Discriminates: two requests at once, of which the older may be stored last."""
     turn = await answer_one(page, live)
     waiting: list[Route] = []
     await page.route(FEEDBACK, lambda route: waiting.append(route))
     for name in (UP, DOWN, UP, DOWN):
         await page.click(f".rate[title='{name}']")
-    await pressed(page, down=True)
+    await expect_pressed(page, down=True)
     for count in (1, 2):
         while len(waiting) < count:
             await page.wait_for_timeout(20)
@@ -116,15 +117,14 @@ async def test_what_is_pressed_while_the_server_is_told_is_told_next(page: Page,
             await waiting[-1].continue_()
     ratings = [json.loads(route.request.post_data or "")["rating"] for route in waiting]
     assert ratings == ["up", "down"]
-    await pressed(page, down=True)
+    await expect_pressed(page, down=True)
     assert stored(live, turn) == {"rating": "down", "comment": ""}
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_only_what_was_answered_is_rated_and_an_answer_given_anew_has_no_rating(
-    page: Page, live: Live
-) -> None:
-    """Discriminates: thumbs at a command, a failed turn, a running one; a version that inherits them."""
+async def test_only_answers_are_rated_and_a_regenerated_answer_has_no_rating(page: Page, live: Live) -> None:
+    """Discriminates: thumbs at a command, a failed turn, a running one; a version that inherits the
+    rating."""
     await answer_one(page, live)
     await press(page, UP)
     await ask(page, "/help")
@@ -142,9 +142,9 @@ async def test_only_what_was_answered_is_rated_and_an_answer_given_anew_has_no_r
     await page.keyboard.press("Escape")
     await answered(page, status="cancelled")
     assert await page.locator(".rate:not([hidden])").count() == 2
-    await pressed(page)
+    await expect_pressed(page)
     await press(page, DOWN)
-    await pressed(page, down=True)
+    await expect_pressed(page, down=True)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -1,4 +1,4 @@
-"""Formulas are drawn; what only looks like one, or cannot be read, keeps its characters."""
+"""Formulas are rendered; text that only looks like one, or cannot be parsed, keeps its characters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from playwright.async_api import Page, expect
 from tests.browser.support.driving import GROWING, answer_with, answered, ask, citation, whole_turn
 
 MATHS = "其中 $a_b*c$ 和 \\(x*y_z*w\\)，$5 and $6，还有\n\n$$\nE*m*c\n- 1\n= 2\n$$\n\n*真的* 完"
-# Those elements that none of its words asks for.
+# Elements of the growing text other than paragraphs, line breaks and formulas.
 STRAY_ELEMENTS = (
     GROWING
     % """
     return [...box.querySelectorAll(":not(p, br, .language-math)")].map((node) => node.outerHTML);"""
 )
-# What is drawn of a text whose formula is still open.
+# What is rendered of a text whose formula is still open.
 DRAWN_TOO_SOON = """async (text) => {
   const { previewOf } = await part("answer/preview.js");
   const { engineReady, toFragment } = await part("answer/markdown.js");
@@ -46,14 +46,14 @@ async def shown(page: Page, server_url: str, answer: str) -> None:
 
 
 async def drawn(page: Page, count: int) -> list[str]:
-    """As they were written, once that many are drawn."""
-    found = page.locator(".prose .formula:has(math)")
-    await expect(found).to_have_count(count)
-    return [str(each) for each in await found.evaluate_all("all => all.map((one) => one.dataset.written)")]
+    """Return the formulas as they were written, once that many are rendered."""
+    formulas = page.locator(".prose .formula:has(math)")
+    await expect(formulas).to_have_count(count)
+    return [str(each) for each in await formulas.evaluate_all("all => all.map((one) => one.dataset.written)")]
 
 
-async def test_all_four_forms_are_drawn_and_copied_as_they_were_written(page: Page, server_url: str) -> None:
-    """Discriminates: the extension left out, so that a_b*c becomes emphasis and \\( loses its backslash; the
+async def test_all_four_forms_are_rendered_and_copied_as_written(page: Page, server_url: str) -> None:
+    r"""Discriminates: the extension left out, so that a_b*c becomes emphasis and \( loses its backslash; the
     glyphs of MathML in a row on the clipboard; a price taken for the end of a formula."""
     await shown(page, server_url, MATHS)
     forms = ["$a_b*c$", "\\(x*y_z*w\\)", "$$\nE*m*c\n- 1\n= 2\n$$"]
@@ -73,8 +73,10 @@ KEPT = (
 )  # fmt: skip
 
 
-async def test_what_is_no_formula_or_cannot_be_read_keeps_its_characters(page: Page, server_url: str) -> None:
-    """Discriminates: text between two prices in italics; an error of TeX in red; a link or an image."""
+async def test_text_that_is_not_a_formula_or_cannot_be_parsed_keeps_its_characters(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: text between two prices in italics; a TeX error in red; a link or an image."""
     await shown(page, server_url, "\n\n".join(f"甲 {kept} 乙 $x$ 丙" for kept in KEPT))
     assert await drawn(page, len(KEPT)) == ["$x$"] * len(KEPT)
     read = await page.inner_text(".prose")
@@ -82,7 +84,7 @@ async def test_what_is_no_formula_or_cannot_be_read_keeps_its_characters(page: P
     assert await page.locator(".prose :is(a, img, .cite)").count() == 0
 
 
-async def test_nothing_of_a_formula_reaches_beyond_it(page: Page, server_url: str) -> None:
+async def test_no_part_of_a_formula_leaves_its_box(page: Page, server_url: str) -> None:
     """Discriminates: glyphs moved over the question, or as large as the window."""
     await shown(page, server_url, "前\n\n\\(\\kern-100em X \\rule{900em}{900em}\\raisebox{90em}{Y}\\) 后")
     await drawn(page, 1)
@@ -96,17 +98,17 @@ async def test_nothing_of_a_formula_reaches_beyond_it(page: Page, server_url: st
     assert contained == "paint"
 
 
-async def test_a_mark_of_a_source_after_a_formula_is_a_button_and_one_inside_is_none(
+async def test_a_source_mark_after_a_formula_is_a_button_and_one_inside_is_not(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: an index of a formula taken for a source."""
+    """Discriminates: an index in a formula taken for a source."""
     await shown(page, server_url, "见 \\(x [1]\\) 和 $y$[1]。")
     await drawn(page, 2)
     assert await page.locator(".prose .cite").all_inner_texts() == ["1"]
 
 
 async def test_a_full_stop_stays_with_the_formula_before_it(page: Page, server_url: str) -> None:
-    """At each width. Discriminates: a line that begins with the stop."""
+    """At every width. Discriminates: a line that begins with the full stop."""
     await shown(page, server_url, "其中的每一个都是这样的：" + "$x+y$，" * 12 + "$z$。完")
     await drawn(page, 13)
     stray = await page.evaluate("""() => {
@@ -127,23 +129,25 @@ async def test_a_full_stop_stays_with_the_formula_before_it(page: Page, server_u
     assert await page.locator(".prose .held").count() == 13
 
 
-async def test_a_formula_is_no_markup_while_it_arrives(page: Page, server_url: str) -> None:
-    """Discriminates: a formula that is still open taken for emphasis, a list or a heading; or half drawn."""
+async def test_a_formula_is_not_markup_while_it_arrives(page: Page, server_url: str) -> None:
+    """Discriminates: an open formula taken for emphasis, a list or a heading; or rendered half."""
     await page.goto(server_url)
     display = "\\[\n(x)*y*\n- b &= 2\n= c\n\\]\n完"
     for text in ("式 \\((x)*y_z*w\\) 完", "$$\nE*m*c\n- 1\n= 2\n$$\n\n完", display, "$$\n(x)**2**\n$$"):
         assert await page.evaluate(STRAY_ELEMENTS, text) == []
-    found = await page.evaluate(STRAY_ELEMENTS, "echo $$ 和 `f\\(x`，**粗**")
-    assert found[-2:] == ["<code>f\\(x</code>", "<strong>粗</strong>"]
-    assert len(found) == 5
+    elements = await page.evaluate(STRAY_ELEMENTS, "echo $$ 和 `f\\(x`，**粗**")
+    assert elements[-2:] == ["<code>f\\(x</code>", "<strong>粗</strong>"]
+    assert len(elements) == 5
     for text in ("式 \\(x^2 + y", "\\[\nx^2\n", "$$\nx^2"):
         count, read = await page.evaluate(DRAWN_TOO_SOON, text)
         assert count == 0
         assert read.startswith(text.strip())
 
 
-async def test_long_and_deep_formulas_cost_no_more_than_their_length(page: Page, server_url: str) -> None:
-    """Discriminates: macros that double themselves, or groups in one another, without a bound."""
+async def test_the_cost_of_long_and_deep_formulas_is_linear_in_their_length(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: macros that double themselves, or nested groups, without a bound."""
     deep = "\\[" + "{\\frac{1}" * 180 + "x" + "}" * 180 + "\\]"
     names = "abcdefghijklmnopqrstuvwxyz"
     doubled = "".join(f"\\def\\z{n}{{\\z{m}\\z{m}}}" for m, n in pairwise(names))
@@ -155,7 +159,7 @@ async def test_long_and_deep_formulas_cost_no_more_than_their_length(page: Page,
     assert time.monotonic() - began < 20
 
 
-async def test_without_the_library_formulas_stand_as_they_were_written(page: Page, server_url: str) -> None:
+async def test_without_the_library_formulas_are_shown_as_written(page: Page, server_url: str) -> None:
     await page.route(re.compile("vendor/temml"), lambda route: route.abort())
     await shown(page, server_url, MATHS)
     text = await page.inner_text(".prose")

@@ -1,7 +1,7 @@
 """An answer of 5 MB, of whatever shape, and a fast one: no frame is long, the page stays small.
 
-What is measured is the CPU time of the page's own thread in one task (scripts, style and layout of a frame);
-gaps between frames would count the other processes of the machine, too.
+The measure is the CPU time of the page's own thread in one task (scripts, style and layout of a frame); gaps
+between frames would include the other processes of the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCROLL = """async () => {
     await frame();
   }
 }"""
-# Hands an answer to the page at `rate` tokens a second for `seconds`; returns its length.
+# Feeds an answer to the page at `rate` tokens a second for `seconds`; returns its length.
 STREAM = """async ([tokens, rate, seconds]) => {
   const { AnswerView } = await part("answer/view.js");
   const view = new AnswerView();
@@ -97,7 +97,7 @@ def split(text: str, size: int) -> list[str]:
 
 
 async def heap_mb(page: Page) -> float:
-    """What the page's scripts hold once nothing more can be collected."""
+    """The memory that the page's scripts hold after a full garbage collection."""
     client = await page.context.new_cdp_session(page)
     await client.send("HeapProfiler.collectGarbage")
     return float((await client.send("Runtime.getHeapUsage"))["usedSize"]) / 1e6

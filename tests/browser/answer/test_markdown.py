@@ -21,14 +21,14 @@ TEXT = """段落 **粗体：** 和 *斜体*、`a*b`，[链接](https://example.c
 const x = [1];
 ```
 """
-# As plain text, where it has raw markup in it outside code.
+# The text of the answer if it contains raw markup outside code.
 RAW_MARKUP = (
     GROWING
     % r"""
     for (const code of box.querySelectorAll("code")) code.remove();
     return /\*|~|`|\||\]\(|\[链|\[\d*$/.test(box.textContent) ? [box.textContent] : [];"""
 )
-# The numbers that a reader sees, each time the growing text was drawn: those of all lists in a row.
+# The numbers that a reader sees at each rendering of the growing text, those of all lists in a row.
 NUMBERS = """async ([text, size]) => {
   const { AnswerView } = await part("answer/view.js");
   await (await part("answer/markdown.js")).engineReady;
@@ -48,7 +48,7 @@ NUMBERS = """async ([text, size]) => {
 }"""
 
 
-# Of each text what is bold, what is struck out, and the whole as it is read.
+# For each text: what is bold, what is struck out, and how the whole reads.
 EMPHASIS = """async (texts) => {
   const { engineReady, toFragment } = await part("answer/markdown.js");
   await engineReady;
@@ -61,12 +61,12 @@ EMPHASIS = """async (texts) => {
 
 
 async def test_half_a_mark_is_never_shown_while_it_arrives(page: Page, server_url: str) -> None:
-    """Discriminates: the growing block rendered as it is."""
+    """Discriminates: the growing block rendered unchanged."""
     await page.goto(server_url)
     assert await page.evaluate(RAW_MARKUP, TEXT) == []
 
 
-# A text, what is bold in it, and how all of it is read.
+# A text, its bold part, and how the whole reads.
 BOLD: tuple[tuple[str, list[str], str], ...] = (
     ("**注意：**请提前", ["注意："], "注意：请提前"),
     (
@@ -79,7 +79,7 @@ BOLD: tuple[tuple[str, list[str], str], ...] = (
     ("**(예)**는 **カ。**と", ["(예)", "カ。"], "(예)는 カ。と"),
     ("**前 **后：** 完", ["后："], "**前 后： 完"),
     ("`甲**` **未完：后", [], "甲** **未完：后"),
-    ("**foo:**bar a **b** c", ["b"], "**foo:**bar a b c"),  # as CommonMark has it
+    ("**foo:**bar a **b** c", ["b"], "**foo:**bar a b c"),  # as in CommonMark
     ("基数*（1+比例）*月数", [], "基数*（1+比例）*月数"),
 )
 
@@ -100,8 +100,8 @@ async def test_one_tilde_is_a_range_and_two_strike_out(page: Page, server_url: s
     assert struck == [[[], ["原价：", "（3~5 元）"], "原价：现价（3~5 元）元"], [[], ["b"], "a b c"]]
 
 
-async def test_headings_of_an_answer_stand_below_its_question(page: Page, server_url: str) -> None:
-    """Discriminates: headings as the model wrote them, the first of which stands above the question."""
+async def test_headings_of_an_answer_are_ranked_below_its_question(page: Page, server_url: str) -> None:
+    """Discriminates: headings with the model's own levels, the first of which ranks above the question."""
     await page.goto(server_url)
     await answer_with(page, whole_turn("# 总览 `a`\n\n## 一\n\n###### 六\n\n下划\n==="))
     await ask(page, "?")
@@ -113,8 +113,8 @@ async def test_headings_of_an_answer_stand_below_its_question(page: Page, server
 
 
 async def test_every_mark_that_the_server_counts_is_a_button(page: Page, server_url: str) -> None:
-    """Discriminates: marks of one shape only; a range that leaves the sources taken for a mark; one after$
-    code taken for a definition."""
+    """Discriminates: marks of one shape only; a range beyond the sources taken for a mark; a mark after
+    inline code taken for a definition."""
     await page.goto(server_url)
     marks = "一 [1-3]，二【2】，三 [^3]，四 (来源 1)，五 [2, 9]，不算 a[1] 和 [3-7] 和 [0, 1]。`[1]` [3]: 完"
     await answer_with(page, whole_turn(marks, sources=[citation(n) for n in (1, 2, 3)]))
@@ -129,7 +129,7 @@ async def test_every_mark_that_the_server_counts_is_a_button(page: Page, server_
 async def test_a_footnote_is_text_and_a_number_without_a_source_is_marked(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: a model's own footnote underlined as a source that does not exist."""
+    """Discriminates: a model's own footnote underlined as a missing source."""
     await page.goto(server_url)
     text = "甲[^4]，乙[^a]，丙[9]，丁[^2]。\n\n[^4]: 脚注。"
     await answer_with(page, whole_turn(text, sources=[citation(2)]))
@@ -140,8 +140,8 @@ async def test_a_footnote_is_text_and_a_number_without_a_source_is_marked(
     assert await page.inner_text(".prose") == "甲[^4]，乙[^a]，丙[9]，丁2。\n\n[^4]: 脚注。"
 
 
-async def test_a_long_nested_list_goes_on_as_a_list_after_it_was_cut(page: Page, server_url: str) -> None:
-    """Discriminates: a cut before a deep item, which then is an indented code block."""
+async def test_a_long_nested_list_continues_as_a_list_after_a_cut(page: Page, server_url: str) -> None:
+    """Discriminates: a cut before a deep item, which then becomes an indented code block."""
     await page.goto(server_url)
     lines = ["- 顶层", *[f"{'  ' * (2 + number % 4)}- 第 {number} 项" for number in range(1200)]]
     await answer_with(page, whole_turn("\n".join(lines)))
@@ -151,8 +151,9 @@ async def test_a_long_nested_list_goes_on_as_a_list_after_it_was_cut(page: Page,
     assert await page.locator(".prose li").count() > 100
 
 
-async def test_steps_keep_their_numbers_while_they_arrive_and_after(page: Page, server_url: str) -> None:
-    """Discriminates: `start` taken off, so that each list that code parts, or that was cut, begins at 1."""
+async def test_steps_keep_their_numbers_during_and_after_streaming(page: Page, server_url: str) -> None:
+    """Discriminates: `start` removed, so that each list that is interrupted by code, or that was cut, begins
+    at 1."""
     await page.goto(server_url)
     code = "```sh\nwenmai serve\n```\n"
     steps = "".join(f"{number}. 第 {number} 步\n{code}" for number in (1, 2, 3))
@@ -160,15 +161,15 @@ async def test_steps_keep_their_numbers_while_they_arrive_and_after(page: Page, 
         f"{number}. 第 {number} 步\n\n   ```sh\n   wenmai serve\n   ```\n\n" for number in (1, 2, 3)
     )
     long = "".join(f"{number}. 一步，说得长一些，说到这里为止\n" for number in range(1, 161))
-    ones = re.sub(r"^\d+", "1", long, flags=re.M)  # a list counts by itself
+    ones = re.sub(r"^\d+", "1", long, flags=re.M)  # a list numbers its items itself
     for text, size, last in ((steps, 11, 3), (indented, 11, 3), (long, 300, 160), (ones, 300, 160)):
         seen = await page.evaluate(NUMBERS, [text, size])
         assert seen[-1] == list(range(1, last + 1))
         assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in seen)
 
 
-async def test_a_table_keeps_its_columns_alignment_and_its_words_whole(page: Page, server_url: str) -> None:
-    """Discriminates: `align` taken off; cells that break a word or a number instead of scrolling."""
+async def test_a_table_keeps_its_columns_alignment_and_words_whole(page: Page, server_url: str) -> None:
+    """Discriminates: `align` removed; cells that break a word or a number instead of scrolling."""
     await page.set_viewport_size({"width": 390, "height": 700})
     await page.goto(server_url)
     head = "| configuration | 名 | " + " | ".join(f"column{n}" for n in range(8)) + " |\n"
@@ -188,7 +189,7 @@ async def test_a_table_keeps_its_columns_alignment_and_its_words_whole(page: Pag
     await expect(page.locator(".prose table")).not_to_have_js_property("scrollLeft", 0)
 
 
-async def test_on_a_phone_a_sentence_in_a_table_is_no_pillar_and_a_code_stays_on_its_line(
+async def test_on_a_phone_a_sentence_in_a_table_cell_is_not_a_narrow_column_and_a_code_stays_on_its_line(
     page: Page, server_url: str
 ) -> None:
     """In a passage, too. Discriminates: cells of four characters a line; WM-100 and days broken."""

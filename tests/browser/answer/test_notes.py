@@ -1,4 +1,4 @@
-"""What a turn's stream told beside its answer stands there after a reload as it stood before."""
+"""The notes that a turn's stream carried beside its answer look the same after a reload."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTES = (
 
 
 class RewritingStub(StubLLM):
-    """Puts a question into other words when it is told to, and answers it otherwise."""
+    """Rewrites a question when it is asked to, and answers it otherwise."""
 
     def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
         rewriting = "改写" in body["messages"][0]["content"]
@@ -32,7 +32,7 @@ class RewritingStub(StubLLM):
 
 @pytest.fixture(scope="module")
 def doubting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Its reranker cannot be reached, and nothing that it finds is good enough."""
+    """A server whose reranker cannot be reached, and whose hits are never good enough."""
     with running_stub(RewritingStub()) as stub:
         environment = {
             "OPENAI_BASE_URL": stub.url,
@@ -46,8 +46,8 @@ def doubting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_warning_and_the_rewritten_question_stay_over_a_reload(page: Page, doubting: Live) -> None:
-    """Discriminates: a stored turn shown without them; in the order of the stored fields."""
+async def test_a_warning_and_the_rewritten_question_survive_a_reload(page: Page, doubting: Live) -> None:
+    """Discriminates: a stored turn shown without them; the order of the stored fields."""
     await page.goto(doubting.url)
     await ask(page, "灯塔的灯每晚亮多久\uff1f")
     await answered(page)
@@ -78,7 +78,8 @@ class SummingStub(StubLLM):
 async def test_a_line_says_that_a_summary_was_made_and_opens_it(
     page: Page, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Discriminates: a line before there is one, or that is gone after a reload; another text."""
+    """Discriminates: a line before there is a summary, or one that is missing after a reload; another
+    text."""
     with running_stub(SummingStub(words=("好的。",))) as stub:
         environment = {"OPENAI_BASE_URL": stub.url, "COMPRESS_AFTER_TOKENS": "200", "MAX_RECENT_TURNS": "1"}
         with live_server(tmp_path_factory.mktemp("summing"), **environment) as server:
@@ -110,8 +111,8 @@ def _has_summary(url: str) -> bool:
 
 
 async def test_an_answer_that_was_cut_says_so_now_and_after_a_reload(page: Page, live: Live) -> None:
-    """By the model's limit, and by a server that breaks off. Discriminates: "not answered" over a text that
-    came; a stored turn that looks whole."""
+    """Cut by the model's limit, and by a server that breaks off. Discriminates: "not answered" above a text
+    that arrived; a stored turn that looks complete."""
     await page.goto(live.url)
     chunk = {"choices": [{"index": 0, "delta": {"content": "到此"}, "finish_reason": "length"}]}
     live.says(raw=f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")

@@ -1,4 +1,5 @@
-"""The page's rendering: the same however it arrives, plain without its libraries, alive when it is huge."""
+"""The page's rendering: independent of how the text arrives, plain without its libraries, responsive when it
+is huge."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ const x = 1;
 [ref]: http://example.com
 结尾 [ref]"""
 
-# Renders `text` in pieces, one frame each, and again in one piece; returns both results.
+# Renders `text` in pieces, one per frame, and again in one piece; returns both results.
 RENDER_TWICE = """async ([text, size]) => {
   const { AnswerView } = await part("answer/view.js");
   await (await part("answer/markdown.js")).engineReady;
@@ -59,7 +60,7 @@ RENDER_TWICE = """async ([text, size]) => {
   return [await render(pieces), await render([text])];
 }"""
 
-# The same once more on a machine so slow that each frame's time is over before its work begins.
+# The same on a machine so slow that each frame's time is over before its work begins.
 RENDER_LATE = """async (text) => {
   const { AnswerView } = await part("answer/view.js");
   let now = performance.now();
@@ -72,7 +73,7 @@ RENDER_LATE = """async (text) => {
   return view.element.innerHTML;
 }"""
 
-# Every way to cut `text` in two; returns how many gave other events than the whole.
+# Every way to split `text` in two; returns how many gave other events than the whole.
 CUT_EVERYWHERE = """async (text) => {
   const { SseParser } = await part("stream/sse.js");
   const parse = (pieces) => {
@@ -85,7 +86,7 @@ CUT_EVERYWHERE = """async (text) => {
 }"""
 
 
-# How far the first character of what is written in Arabic stands to the right of its last one.
+# How far the first character of the Arabic text is to the right of its last one.
 FROM_THE_RIGHT = """async (text) => {
   const { AnswerView } = await part("answer/view.js");
   await (await part("answer/markdown.js")).engineReady;
@@ -106,15 +107,15 @@ FROM_THE_RIGHT = """async (text) => {
 }"""
 
 
-async def test_what_is_written_from_the_right_is_read_from_the_right(page: Page, server_url: str) -> None:
-    """Discriminates: an Arabic sentence whose English word and full stop stand at its wrong ends."""
+async def test_right_to_left_text_is_laid_out_right_to_left(page: Page, server_url: str) -> None:
+    """Discriminates: an Arabic sentence whose English word and full stop are at the wrong ends."""
     await page.goto(server_url)
     text = "مرحبا English.\n\nEnglish مرحبا.\n\n1. مرحبا English.\n\n| مرحبا a. |\n| --- |\n"
     assert await page.evaluate(FROM_THE_RIGHT, text) == [True, False, True, True]
 
 
 async def test_a_frame_that_comes_too_late_loses_nothing(page: Page, server_url: str) -> None:
-    """Discriminates: an answer of one line that was there and went away, its turn completed."""
+    """Discriminates: a one-line answer that appeared and vanished, although its turn completed."""
     await page.goto(server_url)
     for text in ("见 [1]", MARKDOWN, "一段。\n\n" * 900):
         late = await page.evaluate(RENDER_LATE, text)
@@ -126,7 +127,7 @@ async def test_a_frame_that_comes_too_late_loses_nothing(page: Page, server_url:
     "size",
     [60, *(pytest.param(size, marks=pytest.mark.full("few signs at a time take long")) for size in (1, 7))],
 )
-async def test_a_streamed_answer_ends_as_the_answer_rendered_at_once(
+async def test_a_streamed_answer_ends_like_the_answer_rendered_at_once(
     page: Page, server_url: str, size: int
 ) -> None:
     await page.goto(server_url)
@@ -136,7 +137,9 @@ async def test_a_streamed_answer_ends_as_the_answer_rendered_at_once(
         assert at_once
 
 
-async def test_the_event_reader_does_not_care_where_the_stream_is_cut(page: Page, server_url: str) -> None:
+async def test_the_event_reader_does_not_depend_on_where_the_stream_is_split(
+    page: Page, server_url: str
+) -> None:
     await page.goto(server_url)
     text = "\ufeffid: t:1\r\ndata: CONTENT:a\r\ndata:\r\n\r\n: ping\n\nid: t:2\rdata:x\r\revent: e\ndata\n\n"
     text += "data: cut off"
@@ -159,10 +162,10 @@ async def test_without_its_libraries_the_page_shows_plain_text(page: Page, serve
     assert await page.inner_text(".prose") == "**一**\n二 1\n\n<b>三</b>"
 
 
-async def test_sources_put_the_cited_first_and_an_unknown_mark_back_into_text(
+async def test_sources_show_the_cited_first_and_turn_an_unknown_mark_back_into_text(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: marks copied as bare numbers; one without a source shown as any other text."""
+    """Discriminates: marks copied as bare numbers; one without a source shown like any other text."""
     await page.goto(server_url)
     sources = [
         citation(1, cited=False),
@@ -187,7 +190,7 @@ async def test_sources_put_the_cited_first_and_an_unknown_mark_back_into_text(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_source_says_what_became_of_its_document_and_marks_its_passage_where_it_stands(
+async def test_a_source_shows_the_state_of_its_document_and_marks_its_passage_in_place(
     page: Page, server_url: str
 ) -> None:
     """Discriminates: marking the first equal text; counting offsets in UTF-16."""
@@ -206,7 +209,7 @@ async def test_a_source_says_what_became_of_its_document_and_marks_its_passage_w
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_nesting_too_deep_for_the_library_is_shown_as_it_is(page: Page, server_url: str) -> None:
+async def test_nesting_too_deep_for_the_library_is_shown_as_plain_text(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     await answer_with(page, whole_turn(">" * 5500 + "深\n\n之后"))
     await ask(page, "?")
@@ -216,7 +219,7 @@ async def test_nesting_too_deep_for_the_library_is_shown_as_it_is(page: Page, se
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_huge_answer_keeps_the_page_small_and_ends_right(page: Page, server_url: str) -> None:
+async def test_a_huge_answer_keeps_the_page_small_and_ends_correctly(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     paragraph = "一段 **文字** 和来源 [1]\u3002" * 8 + "\n\n"
     await answer_with(

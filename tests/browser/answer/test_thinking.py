@@ -1,4 +1,4 @@
-"""Thinking: folded unless the reader opened it, with its duration, the same after a reload."""
+"""Thinking is folded unless the reader opened it, shows its duration, and is the same after a reload."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HUGE = 1_000_000
 async def test_thinking_is_folded_with_its_duration_and_the_same_after_a_reload(
     page: Page, live: Live
 ) -> None:
-    """Discriminates: cutting the pieces by how they arrived; a duration that only the live page knows."""
+    """Discriminates: splitting the pieces by how they arrived; a duration that only the live page knows."""
     live.says("<think>", *["先看第一步。\n"] * 400, "</think>", "答。", pause_s=0.003)
     await page.goto(live.url)
     await ask(page, QUESTION)
@@ -44,17 +44,17 @@ async def test_a_reader_who_opens_running_thinking_finds_it_open_the_next_time(
     assert not await page.is_visible(".thinking-text")
     await page.click(".thinking summary")
     assert await page.is_visible(".thinking-text")
-    live.go_on()
+    live.resume()
     await answered(page)
     live.says("<think>", *["想。"] * 30, "</think>", "答。", halts=(10,))
     await ask(page, "港口什么时候结冰\uff1f")
     await page.wait_for_selector(".turn:nth-child(2) .thinking.running[open]")
-    live.go_on()
+    live.resume()
     await answered(page, turns=2)
 
 
-async def test_thinking_never_reads_longer_than_the_answer_it_is_part_of(page: Page, live: Live) -> None:
-    """Discriminates: thinking rounded to whole seconds, one at least, beside a total with tenths."""
+async def test_thinking_never_reads_longer_than_its_answer(page: Page, live: Live) -> None:
+    """Discriminates: thinking rounded to whole seconds, at least one, beside a total with tenths."""
     timings = {"thinking": 660.0, "first_token": 20.0, "generate": 810.0, "total": 815.0}
     finished = {"stage": "finished", "turn_id": TURN_ID, "status": "completed", "timings_ms": timings}
     events = [("SESSION", "x"), ("THINK", "想。"), ("CONTENT", "答"), ("SOURCE", [])]
@@ -67,8 +67,8 @@ async def test_thinking_never_reads_longer_than_the_answer_it_is_part_of(page: P
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_huge_thinking_does_not_hold_the_page_up(page: Page, live: Live) -> None:
-    """Discriminates: one text node for it all, laid out anew with every frame."""
+async def test_huge_thinking_does_not_slow_the_page(page: Page, live: Live) -> None:
+    """Discriminates: a single text node for all of it, laid out again with every frame."""
     line = "这一行在想下一步怎么走，then it goes on in English for a while.\n"
     pieces = [("THINK", line * 100)] * (HUGE // (100 * len(line)))
     finished = {
@@ -77,7 +77,7 @@ async def test_huge_thinking_does_not_hold_the_page_up(page: Page, live: Live) -
         "status": "completed",
         "timings_ms": {"thinking": 4200.0},
     }
-    # as the server cuts it: an event's text ends with its line
+    # split as by the server: an event's text ends with its line
     events = [("THINK", each) for _, text in pieces for each in text.splitlines(keepends=True)]
     await answer_with(
         page,

@@ -1,4 +1,4 @@
-"""A call of a tool is a card: what is sent, what came back, and the question whether it may be made."""
+"""A tool call is a card: what is sent, what came back, and whether the reader approves it."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ TWO_CALLS: list[Call] = [
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
+async def test_one_call_is_approved_and_one_refused_and_both_survive_a_reload(
     page: Page, tooled: Tooled
 ) -> None:
-    """Discriminates: a call made before the reader's word, or after a no; a card lost on reload; one
-    nobody hears of in another tab, or that is over when one of two is answered; arguments on one line."""
+    """Discriminates: a call made before the reader's approval, or after a refusal; a card lost on reload; a
+    call that another tab does not learn of, or that ends when one of two is answered; arguments on one
+    line."""
     tooled.stub.play(Step("", TWO_CALLS), Step("茶已记下。"))
     await page.goto(tooled.url)
     await page.click("#tools")
@@ -65,9 +66,9 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     await expect(page.locator("#announcer")).to_have_text("模型想用工具，等你批准")
     await expect(cards.nth(0).locator("dt")).to_have_text(["text", "more"])
     await expect(cards.nth(0).locator("pre").nth(1)).to_have_text('{\n  "n": [\n    1,\n    "二"\n  ]\n}')
-    more_below = ("background-attachment", "local, local, scroll, scroll")  # a shade, where there is more
+    more_below = ("background-attachment", "local, local, scroll, scroll")  # a shadow while there is more
     await expect(cards.nth(0).locator(".tool-text").nth(0)).to_have_css(*more_below)
-    for choice in (".approve", ".refuse"):  # a decision looks like one
+    for choice in (".approve", ".refuse"):  # a decision looks like a decision
         await expect(cards.nth(0).locator(choice)).to_have_css("border-top-style", "solid")
     await expect(cards.nth(0).locator("summary .icon")).to_be_visible()
     await cards.nth(0).locator(".approve").click()
@@ -81,10 +82,10 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     for _ in range(2):
         await expect(cards.nth(0)).to_have_attribute("data-state", "done")
         await expect(cards.nth(1)).to_have_attribute("data-state", "refused")
-        await expect(cards.nth(1).get_by_text("refused")).to_be_hidden()  # what only the model is sent
+        await expect(cards.nth(1).get_by_text("refused")).to_be_hidden()  # only the model receives this
         await expect(page.locator(".tool-asks:visible")).to_have_count(0)
         await expect(page.locator(".turn")).to_contain_text("茶已记下。")
-        as_it_is = "买\\u202e茶"  # not as it reads
+        as_it_is = "买\\u202e茶"  # unlike what is displayed
         await expect(cards.nth(0).locator("pre").nth(0)).to_contain_text(as_it_is)
         await expect(cards.nth(0).locator("pre").nth(2)).to_contain_text("noted: 买")
         await page.reload()
@@ -95,5 +96,5 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     await page.click("#composer .send")  # stops
     for _ in range(2):
         await answered(page, 2, status="cancelled")
-        await expect(cards.nth(2)).to_have_attribute("data-state", "refused")  # it was not made
+        await expect(cards.nth(2)).to_have_attribute("data-state", "refused")  # the call was not made
         await page.reload()

@@ -1,1 +1,1 @@
-"""Versions of a turn: branches, the map of them, editing."""
+"""Versions of a turn: branches, their map, editing."""

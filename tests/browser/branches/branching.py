@@ -21,7 +21,7 @@ PHONE: ViewportSize = {"width": 390, "height": 780}
 
 @dataclass(frozen=True)
 class Stubbed:
-    """`stub.words` are what the model answers."""
+    """`stub.words` are the model's answer."""
 
     url: str
     stub: StubLLM
@@ -36,7 +36,7 @@ def stubbed_server(folder: Path) -> Iterator[Stubbed]:
 
 
 def sent_by(page: Page) -> list[dict[str, Any]]:
-    """The questions that the page sends from now on."""
+    """The bodies of the questions that the page sends from now on."""
     bodies: list[dict[str, Any]] = []
 
     def note(request: Request) -> None:
@@ -48,7 +48,7 @@ def sent_by(page: Page) -> list[dict[str, Any]]:
 
 
 async def ask_all(page: Page, *questions: str) -> None:
-    """On a page that shows no turns yet."""
+    """Ask on a page that shows no turns yet."""
     for turns, question in enumerate(questions, 1):
         await ask(page, question)
         await answered(page, turns)
@@ -60,13 +60,13 @@ async def shows(page: Page, *questions: str) -> None:
 
 
 async def shows_version(page: Page, turn: int, text: str) -> None:
-    """What the pager of the n-th turn says, `2/3`; "" for no pager."""
+    """The pager of the n-th turn reads `text`, for example `2/3`; "" for no pager."""
     count = page.locator(f".turn:nth-child({turn}) .version-count")
     await (expect(count).to_have_text(text) if text else expect(count).not_to_be_visible())
 
 
-async def act(page: Page, turn: int, name: str) -> None:
-    """By the button of the n-th turn; where a phone does not show it, by the turn's menu."""
+async def click_action(page: Page, turn: int, name: str) -> None:
+    """Click the button of the n-th turn; if a phone does not show it, use the turn's menu."""
     buttons = page.locator(f".turn:nth-child({turn}) .turn-actions")
     await page.hover(f".turn:nth-child({turn})")
     button = buttons.locator(f".{name}")
@@ -77,8 +77,8 @@ async def act(page: Page, turn: int, name: str) -> None:
 
 
 async def edit(page: Page, turn: int, question: str) -> None:
-    """Makes it the n-th turn's question, by its pencil."""
-    await act(page, turn, "edit-question")
+    """Replace the n-th turn's question, by its pencil."""
+    await click_action(page, turn, "edit-question")
     await page.fill(".question-editor textarea", question)
     await page.press(".question-editor textarea", "Enter")
 
@@ -89,5 +89,5 @@ async def ids(page: Page) -> list[str]:
 
 
 async def step(page: Page, turn: int, to: int) -> None:
-    """Clicks ‹ (-1) or › (1) at the n-th turn."""
+    """Click ‹ (-1) or › (1) at the n-th turn."""
     await page.click(f".turn:nth-child({turn}) .version-step[data-step='{to}']")

@@ -1,4 +1,4 @@
-"""A session of several branches: the older ones are reached from the page, and gone on with."""
+"""In a session of several branches the older ones can be reached from the page, and continued."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.branches.branching import act, ask_all, ids, sent_by, shows
+from tests.browser.branches.branching import ask_all, click_action, ids, sent_by, shows
 from tests.browser.composer.composing import Served
 from tests.browser.safety.payloads import HOSTILE
-from tests.browser.support.conversations import bring
+from tests.browser.support.conversations import import_session
 from tests.browser.support.driving import SESSION_ID, answered, ask
 
 FIRST = "父子链是什么\uff1f"
@@ -21,7 +21,7 @@ MAP, NEWEST, ROWS = "#branches .open-map", "#branches .newest", ".map-row"
 
 
 async def open_on_map(page: Page, row: int) -> None:
-    """The branch through the n-th turn of the map, from 0."""
+    """Open the branch through the n-th turn of the map, counted from 0."""
     await page.click(MAP)
     await page.click(f"{ROWS} >> nth={row}")
     await page.wait_for_selector(".map-dialog", state="detached")
@@ -42,7 +42,7 @@ def turn(of: dict[str, Any]) -> dict[str, Any]:
 
 
 async def open_session(page: Page, server_url: str, tree: list[dict[str, Any]], shown: int) -> None:
-    """A hand-made session, of which the page shows the last `shown` turns of the tree."""
+    """A hand-made session, of whose tree the page shows the last `shown` turns."""
 
     async def fulfil(route: Route) -> None:
         whole = "/tree" in route.request.url
@@ -55,8 +55,8 @@ async def open_session(page: Page, server_url: str, tree: list[dict[str, Any]], 
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_what_was_said_before_clear_is_reached_and_gone_on_with(page: Page, server_url: str) -> None:
-    """Discriminates: a branch shown without its turn as the next one's parent; a line left as it was."""
+async def test_a_conversation_before_clear_can_be_reached_and_continued(page: Page, server_url: str) -> None:
+    """Discriminates: a branch shown without its turn as the next one's parent; a line left unchanged."""
     await page.goto(server_url)
     await ask_all(page, FIRST, "/clear", SECOND)
     first = await page.get_attribute(".turn", "data-turn")
@@ -81,10 +81,10 @@ async def test_what_was_said_before_clear_is_reached_and_gone_on_with(page: Page
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_on_a_branch_each_completed_question_is_followed_and_clear_begins_anew(
+async def test_on_a_branch_each_completed_question_becomes_the_parent_and_clear_starts_over(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: the parent kept as it was; a command that is followed; /clear that leads on."""
+    """Discriminates: an unchanged parent; a command as the parent; a /clear that continues the branch."""
     await page.goto(server_url)
     await ask_all(page, FIRST, "/clear", SECOND)
     await page.reload()
@@ -113,7 +113,7 @@ async def test_after_clear_alone_the_next_question_begins_a_new_root(page: Page,
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_keyboard_goes_to_a_branch_and_back(page: Page, server_url: str) -> None:
-    """Discriminates: a line that loses the focus when it is drawn anew."""
+    """Discriminates: a line that loses the focus when it is redrawn."""
     await page.goto(server_url)
     await ask_all(page, FIRST, "/clear", SECOND)
     await page.reload()
@@ -151,10 +151,10 @@ async def test_a_session_of_one_branch_has_no_line_and_leaves_the_parent_to_the_
     assert not any("parent_turn_id" in body for body in sent)
 
 
-async def test_the_map_has_every_branch_and_the_one_into_the_present_keeps_its_column(
+async def test_the_map_has_every_branch_and_the_current_one_keeps_its_column(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: a level per turn; sides below the branch that goes on; a row for a `/help`."""
+    """Discriminates: a level per turn; side branches below the branch that continues; a row for a `/help`."""
     help_ = node(17, parent=16, command="help")
     tree = [node(1), node(2, parent=1), *(node(n, parent=1) for n in range(3, 15)), node(15, parent=2)]
     await open_session(page, server_url, [*tree, node(16, parent=15), help_], shown=1)
@@ -171,7 +171,7 @@ async def test_the_map_has_every_branch_and_the_one_into_the_present_keeps_its_c
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_hostile_tree_stays_text_and_a_phone_shows_it_whole(page: Page, server_url: str) -> None:
+async def test_a_hostile_tree_stays_text_and_a_phone_shows_all_of_it(page: Page, server_url: str) -> None:
     await page.set_viewport_size({"width": 360, "height": 740})
     odd = [
         node(n, created_at="<b>never</b>", turn_id=f"{HOSTILE[n]}{n}?&/../", status=HOSTILE[n])
@@ -186,13 +186,13 @@ async def test_a_hostile_tree_stays_text_and_a_phone_shows_it_whole(page: Page, 
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert await page.evaluate("document.querySelector('.map-rows').scrollWidth - innerWidth") <= 0
     await page.click(f"{ROWS} >> nth=0")
-    await page.wait_for_timeout(300)  # the way to the turn is over
+    await page.wait_for_timeout(300)  # the scrolling to the turn has ended
     assert await page.evaluate("typeof window.__ran") == "undefined"
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("tree", ["missing", "refused"])
-async def test_a_tree_that_cannot_be_read_leaves_the_page_as_it_is(
+async def test_a_tree_that_cannot_be_read_leaves_the_page_unchanged(
     page: Page, server_url: str, tree: str
 ) -> None:
     async def fail(route: Route) -> None:
@@ -212,22 +212,23 @@ UNCOVERED = """(asked) => {
 }"""
 
 
-async def test_a_link_to_a_turn_shows_it_within_the_whole_conversation(page: Page, desk: Served) -> None:
-    """Discriminates: the branch cut at the turn; one shown at its end; the question below the conversation's
-    title; a reader who continues from an earlier turn taken back to the whole by a reload."""
-    session_id = bring(desk.url, "六十轮", turns=60)
-    await page.goto(f"{desk.url}/#/s/{session_id}")
+async def test_a_link_to_a_turn_shows_it_within_the_whole_conversation(page: Page, server: Served) -> None:
+    """Discriminates: the branch cut at the turn; a branch scrolled to its end; the question below the
+    conversation's title; a reload that takes a reader who continues from an earlier turn back to the whole
+    conversation."""
+    session_id = import_session(server.url, "六十轮", turns=60)
+    await page.goto(f"{server.url}/#/s/{session_id}")
     await answered(page, 60)
     fifth = (await ids(page))[4]
     await page.goto("about:blank")
-    await page.goto(f"{desk.url}/#/s/{session_id}/{fifth}")
+    await page.goto(f"{server.url}/#/s/{session_id}/{fifth}")
     await answered(page, 60)
     asked = page.locator(".turn:nth-child(5) .asked")
     await expect(asked).to_be_in_viewport()
     assert await asked.evaluate(UNCOVERED)
     await expect(page.locator(".turn:nth-child(60) .asked")).not_to_be_in_viewport()
     assert await page.locator(".continuing").inner_text() == ""
-    await act(page, 5, "continue-here")
+    await click_action(page, 5, "continue-here")
     await expect(page.locator(".turn")).to_have_count(5)
     await page.reload()
     await answered(page, 5)

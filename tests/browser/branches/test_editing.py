@@ -1,4 +1,4 @@
-"""A question edited in its place, asked again after a reload, and one that grows from an earlier turn."""
+"""A question edited in place, one asked again after a reload, and one that continues from an earlier turn."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from playwright.async_api import Page, expect
 from tests.browser.branches.branching import (
     PHONE,
     Stubbed,
-    act,
     ask_all,
+    click_action,
     edit,
     ids,
     sent_by,
@@ -46,8 +46,8 @@ async def test_up_in_an_empty_box_edits_the_newest_question_by_keyboard_alone(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_editor_comes_into_view_above_the_question_box(page: Page, stubbed: Stubbed) -> None:
-    """Discriminates: one that stands behind the question box."""
+async def test_the_editor_scrolls_into_view_above_the_question_box(page: Page, stubbed: Stubbed) -> None:
+    """Discriminates: an editor hidden behind the question box."""
     await page.goto(stubbed.url)
     await ask_all(page, ONE, "\n".join([TWO] * 30), THREE)
     await page.set_viewport_size({"width": 1240, "height": 500})
@@ -59,7 +59,7 @@ async def test_the_editor_comes_into_view_above_the_question_box(page: Page, stu
     assert editor["bottom"] <= dock["top"]
 
 
-async def test_the_editor_keeps_the_limit_and_sends_nothing_empty(page: Page, stubbed: Stubbed) -> None:
+async def test_the_editor_enforces_the_limit_and_sends_nothing_empty(page: Page, stubbed: Stubbed) -> None:
     """Discriminates: a limit in UTF-16 units; blanks sent."""
     await page.goto(stubbed.url)
     await ask_all(page, ONE)
@@ -75,8 +75,8 @@ async def test_the_editor_keeps_the_limit_and_sends_nothing_empty(page: Page, st
     assert await page.is_visible(".asked")
 
 
-async def test_the_next_question_grows_from_an_earlier_turn(page: Page, stubbed: Stubbed) -> None:
-    """Discriminates: a note that stays, or is gone after a reload; turns that no pager leads to."""
+async def test_the_next_question_continues_from_an_earlier_turn(page: Page, stubbed: Stubbed) -> None:
+    """Discriminates: a note that stays, or disappears after a reload; turns that no pager leads to."""
     await page.goto(stubbed.url)
     await ask_all(page, ONE, TWO, THREE)
     first, second, third = await ids(page)
@@ -85,7 +85,7 @@ async def test_the_next_question_grows_from_an_earlier_turn(page: Page, stubbed:
     assert await page.is_visible(".turn:last-child .continue-here") is False
     await page.set_viewport_size(PHONE)
     await expect(page.locator(".turn:first-child .turn-more")).to_be_visible()
-    await act(page, 1, "continue-here")
+    await click_action(page, 1, "continue-here")
     await shows(page, ONE)
     await expect(page.locator(".continuing")).to_have_text(
         f"下一个问题接在\u201c{ONE}\u201d之后\uff0c成为新的分支"
@@ -95,7 +95,7 @@ async def test_the_next_question_grows_from_an_earlier_turn(page: Page, stubbed:
     await page.click(".continuing button")
     await shows(page, ONE, TWO, THREE)
     await expect(page.locator(".continuing")).to_be_hidden()
-    await act(page, 1, "continue-here")
+    await click_action(page, 1, "continue-here")
     await page.wait_for_selector(".continuing span")
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     sent = sent_by(page)
@@ -118,7 +118,7 @@ async def test_a_failed_turn_is_asked_again_under_its_id_after_a_reload(
 ) -> None:
     """Discriminates: a new id; a parent sent along, which would make it another request.
 
-    A turn of before the request was kept is asked as a new one.
+    A turn from before requests were stored is asked as a new one.
     """
     stubbed.stub.status = 400
     try:
@@ -148,10 +148,10 @@ async def test_a_failed_turn_is_asked_again_under_its_id_after_a_reload(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_failed_question_is_edited_and_what_follows_it_follows_the_completed_one(
+async def test_an_edited_failed_question_and_its_followups_continue_from_the_completed_turn(
     page: Page, stubbed: Stubbed
 ) -> None:
-    """Discriminates: the next question grown from the failed turn."""
+    """Discriminates: the next question continuing from the failed turn."""
     await page.goto(stubbed.url)
     await ask_all(page, ONE)
     stubbed.stub.status = 400

@@ -1,4 +1,4 @@
-"""Versions of a turn: made by asking again and by editing, reached by ‹ 1/2 ›, kept by the address."""
+"""Versions of a turn: made by asking again and by editing, reached by ‹ 1/2 ›, kept in the address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def regenerate(page: Page, turn: int) -> None:
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_edited_into_a_branch_leads_back_to_the_first(page: Page, stubbed: Stubbed) -> None:
-    """Discriminates: an edit that follows the edited turn; a version shown without what came of it."""
+    """Discriminates: an edit that follows the edited turn; a version shown without the turns below it."""
     await page.goto(stubbed.url)
     await ask_all(page, ONE, TWO, THREE)
     first, second, third = await ids(page)
@@ -53,7 +53,8 @@ async def test_a_question_edited_into_a_branch_leads_back_to_the_first(page: Pag
 async def test_a_question_asked_again_gets_another_answer_beside_the_first(
     page: Page, stubbed: Stubbed
 ) -> None:
-    """Discriminates: the turn's own id sent again; options of then instead of those of now."""
+    """Discriminates: the turn's own id sent again; the options of the first time instead of the current
+    ones."""
     stubbed.stub.words = ("甲",)
     await page.goto(stubbed.url)
     await ask_all(page, ONE)
@@ -74,7 +75,8 @@ async def test_a_question_asked_again_gets_another_answer_beside_the_first(
 
 
 async def test_the_address_keeps_the_branch_and_back_returns(page: Page, stubbed: Stubbed) -> None:
-    """Discriminates: no step in the history; a reload that shows the newest; one kept after asking on."""
+    """Discriminates: no entry in the history; a reload that shows the newest; an address kept after the next
+    question."""
     await page.goto(stubbed.url)
     await ask_all(page, ONE, TWO)
     await edit(page, 2, OTHER)
@@ -100,7 +102,7 @@ async def test_the_address_keeps_the_branch_and_back_returns(page: Page, stubbed
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_branch_whose_end_is_gone_gives_way_to_the_newest(page: Page, stubbed: Stubbed) -> None:
+async def test_a_branch_whose_end_was_deleted_gives_way_to_the_newest(page: Page, stubbed: Stubbed) -> None:
     await page.goto(stubbed.url)
     await ask_all(page, ONE)
     plain = page.url
@@ -111,10 +113,8 @@ async def test_a_branch_whose_end_is_gone_gives_way_to_the_newest(page: Page, st
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_page_and_the_keyboard_stay_where_they_were_at_another_version(
-    page: Page, stubbed: Stubbed
-) -> None:
-    """Discriminates: turns above the fork drawn anew; a page that jumps to its end or as it gets shorter."""
+async def test_scroll_position_and_focus_stay_when_switching_versions(page: Page, stubbed: Stubbed) -> None:
+    """Discriminates: turns above the fork redrawn; a page that jumps to its end or when it gets shorter."""
     stubbed.stub.words = ("很长的回答。\n\n",) * 30
     await page.goto(stubbed.url)
     await ask_all(page, ONE, TWO, THREE)
@@ -129,7 +129,7 @@ async def test_the_page_and_the_keyboard_stay_where_they_were_at_another_version
         await pager.focus()
         await page.keyboard.press("Enter")
         await shows(page, *questions)
-        await page.wait_for_timeout(500)  # the way to the turn is over
+        await page.wait_for_timeout(500)  # the scrolling to the turn has ended
         after = await pager.bounding_box()
         assert before
         assert after
@@ -161,10 +161,9 @@ async def test_the_pager_says_what_it_shows_and_stops_at_its_ends(page: Page, st
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_answer_under_way_goes_on_while_another_version_is_read(
-    page: Page, stubbed: Stubbed
-) -> None:
-    """Discriminates: a switch that stops the answer; acts offered while it runs; Stop for one elsewhere."""
+async def test_a_running_answer_continues_while_another_version_is_read(page: Page, stubbed: Stubbed) -> None:
+    """Discriminates: a switch that stops the answer; actions offered while it runs; Stop for an answer
+    elsewhere."""
     await page.goto(stubbed.url)
     stubbed.stub.words = ("甲",)
     await ask_all(page, ONE, TWO)
@@ -180,7 +179,7 @@ async def test_an_answer_under_way_goes_on_while_another_version_is_read(
         await step(page, 2, 1)
         await page.wait_for_selector(".turn:nth-child(2)[data-status=running]")
         await page.wait_for_selector("#composer.running")
-        stubbed.stub.pause_s = 0  # it was slow for as long as it had to be under way
+        stubbed.stub.pause_s = 0  # slow only while it had to be running
         await answered(page, 2)
         assert await page.inner_text(".turn:nth-child(2) .prose") == ("词 " * 60).strip()
     finally:

@@ -1,4 +1,4 @@
-"""The map of branches: what it draws, how one moves on it and where it leads, and how long it takes."""
+"""The map of branches: what it draws, how one navigates it, where it leads, and how long it takes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPEN_MAP = """async (nodes) => {
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_map_marks_the_branch_shown_and_goes_to_another(page: Page, server_url: str) -> None:
-    """Discriminates: the turn itself taken for the branch's end; a mark left on the branch of before."""
+    """Discriminates: the turn itself taken for the branch's end; a mark left on the previous branch."""
     await page.goto(server_url)
     await ask_all(page, ONE, TWO)
     first, second = await ids(page)
@@ -60,7 +60,7 @@ async def test_the_map_marks_the_branch_shown_and_goes_to_another(page: Page, se
 
 
 def wide_tree() -> list[dict[str, Any]]:
-    """Turns in time order; each branch leaves the one before it in its middle."""
+    """Turns in time order; each branch forks from the middle of the one before it."""
     each = TURNS // BRANCHES
     nodes = []
     for n in range(TURNS):
@@ -77,9 +77,10 @@ def wide_tree() -> list[dict[str, Any]]:
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_thousand_turns_in_forty_branches_are_on_the_map_at_once(page: Page, server_url: str) -> None:
-    """The goal is 100 ms of script on a quiet machine; the wall here is CPU time, with room for a slow one.
+    """The goal is 100 ms of script on a quiet machine; the bound here is CPU time, with room for a slow
+    machine.
 
-    Discriminates: a date's format made anew for each row.
+    Discriminates: a date format created for each row.
     """
     tree = wide_tree()
     texts = {"question": "问题", "answer": "答。", "thinking": "", "sources": []}

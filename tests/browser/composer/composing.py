@@ -1,4 +1,4 @@
-"""A server with a model that notes what it was sent, and what a reader does around the question box."""
+"""A server whose model records what it received, and what a reader does around the question box."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.browser.support.driving import ASK, answered, ask
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.server import running_server
 
-TELL = "([name, detail]) => part('base/bus.js').then((bus) => bus.publish(name, detail))"
+PUBLISH = "([name, detail]) => part('base/bus.js').then((bus) => bus.publish(name, detail))"
 BOX = "#question"
 
 
 @dataclass(frozen=True)
 class Served:
-    """No document is there but those of the tests."""
+    """It has no documents except those of the tests."""
 
     url: str
     model: StubLLM
 
     def system(self) -> str:
-        """What the model was told as system text for the question asked last."""
+        """The system text that the model received for the last question."""
         messages = self.model.bodies[-1]["messages"]
         return "\n".join(message["content"] for message in messages if message["role"] == "system")
 
@@ -43,7 +43,7 @@ class Served:
         return str(page["chunks"][0]["chunk_id"])
 
     def add(self, name: str, text: str, *tags: str) -> str:
-        """The document's id, once a question finds it."""
+        """Return the document's id once a question finds it."""
         parts = {"file": (name, text.encode(), "text/markdown")}
         added = httpx.post(
             f"{self.url}/documents", files=parts, data={"tags": ",".join(tags)}, timeout=60
@@ -60,20 +60,21 @@ def served(data_dir: Path) -> Iterator[Served]:
             yield Served(server.url, model)
 
 
-async def tell(page: Page, name: str, detail: object) -> None:
-    """Says it on the page's bus, as another part of the page does."""
-    await page.evaluate(TELL, [name, detail])
+async def publish(page: Page, name: str, detail: object) -> None:
+    """Publish an event on the page's bus, as another part of the page does."""
+    await page.evaluate(PUBLISH, [name, detail])
 
 
 async def opened(page: Page, url: str) -> None:
-    """The page, once it knows what the server offers: replies that are here may not have been read yet."""
+    """The page, once it knows what the server offers: replies that have arrived may not have been read
+    yet."""
     await page.goto(url)
     await page.wait_for_selector("#documents input[type=file][accept]", state="attached")
     await page.wait_for_selector("#model option", state="attached")
 
 
 async def sent_by(page: Page, question: str, turns: int = 1) -> dict[str, Any]:
-    """Asks, waits for the answer, and gives the request's body."""
+    """Ask, wait for the answer, and return the request's body."""
     async with page.expect_request(ASK) as request:
         await ask(page, question)
     await answered(page, turns)

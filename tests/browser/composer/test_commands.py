@@ -1,4 +1,4 @@
-"""Slash commands complete themselves above the box; a question that looks like one is still asked."""
+"""Slash commands are completed above the box; a question that only looks like one is still asked."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_click_completes_and_the_caret_waits_for_the_text(page: Page, se
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_argument_is_not_replaced_by_enter(page: Page, server_url: str) -> None:
+async def test_enter_does_not_replace_an_argument(page: Page, server_url: str) -> None:
     """Discriminates: the first option active also while an argument is typed."""
     await opened(page, server_url)
     await page.type(BOX, "/persona c")
@@ -91,7 +91,7 @@ async def test_an_argument_is_not_replaced_by_enter(page: Page, server_url: str)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_keys_of_a_composition_are_not_for_the_list(page: Page, server_url: str) -> None:
+async def test_keys_of_an_ime_composition_are_not_for_the_list(page: Page, server_url: str) -> None:
     await opened(page, server_url)
     await page.type(BOX, "/")
     await page.dispatch_event(BOX, "keydown", {"key": "Enter", "isComposing": True})
@@ -107,7 +107,7 @@ async def test_a_path_is_a_question(page: Page, server_url: str) -> None:
     assert body["question"] == "/etc/hosts 是什么\uff1f"
 
 
-async def test_commands_speak_the_language_of_the_page(page: Page, server_url: str) -> None:
+async def test_commands_are_answered_in_the_language_of_the_page(page: Page, server_url: str) -> None:
     """Discriminates: a command answered in both languages, or in that of an earlier question."""
     await opened(page, server_url)
     await ask(page, "/help")

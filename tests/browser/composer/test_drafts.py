@@ -21,7 +21,7 @@ async def holds(page: Page, text: str) -> None:
 
 
 async def refuse(page: Page, status: int, message: str) -> None:
-    """Every question from now on."""
+    """Refuse every question from now on."""
     error = {"code": "refused", "message": message, "retryable": status == 503, "request_id": "r"}
 
     async def fulfil(route: Route) -> None:
@@ -34,7 +34,7 @@ async def refuse(page: Page, status: int, message: str) -> None:
 async def test_each_conversation_keeps_its_draft_over_switching_and_reload(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: the box left as it is when another conversation is opened."""
+    """Discriminates: the box left unchanged when another conversation is opened."""
     await opened(page, server_url)
     await page.fill(BOX, "一")
     await page.press(BOX, "Enter")
@@ -69,7 +69,9 @@ async def test_a_refused_question_is_back_in_the_box(page: Page, server_url: str
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_question_given_back_goes_when_trying_again_answered_it(page: Page, server_url: str) -> None:
+async def test_a_returned_question_leaves_the_box_when_a_retry_answered_it(
+    page: Page, server_url: str
+) -> None:
     """Discriminates: the question left in the box, to be asked twice."""
     await opened(page, server_url)
     await refuse(page, 503, "busy")
@@ -82,8 +84,10 @@ async def test_a_question_given_back_goes_when_trying_again_answered_it(page: Pa
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_question_that_never_arrived_is_there_after_a_reload(page: Page, server_url: str) -> None:
-    """Discriminates: what was sent forgotten before the server has it."""
+async def test_a_question_that_never_arrived_is_still_in_the_box_after_a_reload(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: a sent question forgotten before the server has it."""
     await opened(page, server_url)
     await sent_by(page, "first")
     await page.route(ASK, lambda route: route.abort())
@@ -107,14 +111,14 @@ async def test_a_paste_of_fifty_thousand_characters_is_quick_and_says_how_many_a
     await opened(page, server_url)
     await page.evaluate(
         "n => document.querySelector('#question').value = '字。'.repeat(n / 2)", LONG
-    )  # as a paste leaves it; the event below is what follows
+    )  # as a paste leaves it; the event below follows
     took = await page.evaluate(
         "() => { const box = document.querySelector('#question'); const took = []; let began;"
         "for (let i = 0; i < 21; i += 1) { began = performance.now();"
         "  box.dispatchEvent(new InputEvent('input', { bubbles: true }));"
         "  took.push(performance.now() - began); }"
         "return took.sort((one, other) => one - other)[10]; }"
-    )  # the middle one: a machine that stands still for a moment does so within one of them
+    )  # the median: a machine that stalls for a moment does so within one of them
     assert took < 30, f"{took:.1f} ms for each key"
     assert await page.inner_text("#hint") == "已超出 42000 个字\uff0c最多 8000 个"
     hint = page.locator("#hint")
@@ -127,7 +131,7 @@ async def test_a_paste_of_fifty_thousand_characters_is_quick_and_says_how_many_a
     assert len(await page.input_value(BOX)) == LONG
 
 
-async def test_the_arrow_in_an_empty_box_asks_for_the_last_question(page: Page, server_url: str) -> None:
+async def test_the_arrow_in_an_empty_box_recalls_the_last_question(page: Page, server_url: str) -> None:
     await opened(page, server_url)
     await page.evaluate(f"part('base/bus.js').then((bus) => bus.subscribe('edit-last', {COUNT}))")
     await page.fill(BOX, "text")
@@ -139,7 +143,7 @@ async def test_the_arrow_in_an_empty_box_asks_for_the_last_question(page: Page, 
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_at_320_pixels_nothing_overflows_and_a_finger_hits_everything(
+async def test_at_320_pixels_nothing_overflows_and_every_target_fits_a_finger(
     browser: Browser, server_url: str
 ) -> None:
     context = await profile(
@@ -158,7 +162,9 @@ async def test_at_320_pixels_nothing_overflows_and_a_finger_hits_everything(
     await context.close()
 
 
-async def test_the_hint_beside_many_switches_is_whole_or_not_there(page: Page, server_url: str) -> None:
+async def test_the_hint_beside_many_switches_is_shown_whole_or_not_at_all(
+    page: Page, server_url: str
+) -> None:
     """Discriminates: half of its words in a column of two letters, at 200 % zoom or beside the list."""
     await page.goto(server_url)
     hint = page.locator("#hint")

@@ -1,4 +1,4 @@
-"""What a question is limited to and how it is searched for: the fields of its request, and what they do."""
+"""A question's filters and search settings: the fields of its request, and their effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.async_api import Browser, Page
 
-from tests.browser.composer.composing import BOX, Served, opened, sent_by, served, session_in, tell
+from tests.browser.composer.composing import BOX, Served, opened, publish, sent_by, served, session_in
 from tests.browser.support.profiles import profile
 
 REFUND = "退款需要几天\uff1f"
@@ -19,7 +19,7 @@ DEFAULTS = {"question", "turn_id", "stream_format", "session_id", "parent_turn_i
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("filters")) as running:
         running.add("旧规定.md", "# 退款\n\n退款需要三天。", "旧", HOSTILE_TAG)
         running.add("新规定.md", "# 退款\n\n退款需要五天。", "新")
@@ -33,37 +33,37 @@ async def choose_tag(page: Page, tag: str) -> None:
     await page.wait_for_selector("#search-settings", state="hidden")
 
 
-def id_of(desk: Served, file_name: str) -> str:
-    listed = httpx.get(f"{desk.url}/documents").json()["documents"]
+def id_of(server: Served, file_name: str) -> str:
+    listed = httpx.get(f"{server.url}/documents").json()["documents"]
     return next(str(each["document_id"]) for each in listed if each["file_name"] == file_name)
 
 
-def choose_last(desk: Served, **choices: Any) -> None:
-    """In a conversation of its own."""
-    session_id = httpx.post(f"{desk.url}/sessions", json={}).json()["session_id"]
-    httpx.patch(f"{desk.url}/sessions/{session_id}", json=choices).raise_for_status()
+def choose_last(server: Served, **choices: Any) -> None:
+    """Set the choices in a separate conversation."""
+    session_id = httpx.post(f"{server.url}/sessions", json={}).json()["session_id"]
+    httpx.patch(f"{server.url}/sessions/{session_id}", json=choices).raise_for_status()
 
 
-def session_of(desk: Served, session_id: str) -> dict[str, Any]:
-    return httpx.get(f"{desk.url}/sessions/{session_id}").json()  # type: ignore[no-any-return]
+def session_of(server: Served, session_id: str) -> dict[str, Any]:
+    return httpx.get(f"{server.url}/sessions/{session_id}").json()  # type: ignore[no-any-return]
 
 
-def ask_plainly(desk: Served, question: str) -> None:
-    """As a program does that begins a session and says no more."""
+def ask_plainly(server: Served, question: str) -> None:
+    """Like a program that only begins a session and asks."""
     body = {"question": question, "stream": False}
-    httpx.post(f"{desk.url}/knowledge_chat_conversation", json=body, timeout=60).raise_for_status()
+    httpx.post(f"{server.url}/knowledge_chat_conversation", json=body, timeout=60).raise_for_status()
 
 
-def sources_of(desk: Served, session_id: str) -> list[set[str]]:
+def sources_of(server: Served, session_id: str) -> list[set[str]]:
     """The files of each turn's sources."""
-    turns = httpx.get(f"{desk.url}/sessions/{session_id}/turns").json()["turns"]
+    turns = httpx.get(f"{server.url}/sessions/{session_id}/turns").json()["turns"]
     return [{source["file_name"] for source in turn["sources"]} for turn in turns]
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_tag_limits_the_sources_and_its_chip_takes_the_limit_away(page: Page, desk: Served) -> None:
+async def test_a_tag_limits_the_sources_and_its_chip_removes_the_limit(page: Page, server: Served) -> None:
     """Discriminates: `filters` left out of the request."""
-    await opened(page, desk.url)
+    await opened(page, server.url)
     await choose_tag(page, "新")
     assert await page.inner_text(CHIPS) == "#新"
     body = await sent_by(page, REFUND)
@@ -72,13 +72,13 @@ async def test_a_tag_limits_the_sources_and_its_chip_takes_the_limit_away(page: 
     await page.click(CHIPS)
     assert not await page.is_visible(".filters")
     assert "filters" not in await sent_by(page, REFUND, 2)
-    assert sources_of(desk, session_in(page)) == [{"新规定.md"}, {"新规定.md", "旧规定.md"}]
+    assert sources_of(server, session_in(page)) == [{"新规定.md"}, {"新规定.md", "旧规定.md"}]
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_limit_belongs_to_its_conversation(page: Page, desk: Served) -> None:
-    """Discriminates: the filter kept when a new conversation is begun."""
-    await opened(page, desk.url)
+async def test_a_filter_belongs_to_its_conversation(page: Page, server: Served) -> None:
+    """Discriminates: the filter kept when a new conversation is started."""
+    await opened(page, server.url)
     await choose_tag(page, "旧")
     await sent_by(page, REFUND)
     await page.click("#sidebar .new-chat")
@@ -89,19 +89,19 @@ async def test_a_limit_belongs_to_its_conversation(page: Page, desk: Served) -> 
     assert await page.inner_text(CHIPS) == "#旧"
 
 
-async def test_documents_chosen_elsewhere_are_the_only_ones_asked(page: Page, desk: Served) -> None:
-    new = id_of(desk, "新规定.md")
-    await opened(page, desk.url)
-    await tell(page, "filter", {"document_ids": [new]})
+async def test_only_documents_chosen_elsewhere_are_searched(page: Page, server: Served) -> None:
+    new = id_of(server, "新规定.md")
+    await opened(page, server.url)
+    await publish(page, "filter", {"document_ids": [new]})
     await page.wait_for_selector(f"{CHIPS} >> text=新规定.md")
     body = await sent_by(page, REFUND)
     assert body["filters"] == {"document_ids": [new]}
-    assert sources_of(desk, session_in(page)) == [{"新规定.md"}]
+    assert sources_of(server, session_in(page)) == [{"新规定.md"}]
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_dates_are_limits_too_and_never_cross(page: Page, desk: Served) -> None:
-    await opened(page, desk.url)
+async def test_dates_are_filters_too_and_never_cross(page: Page, server: Served) -> None:
+    await opened(page, server.url)
     await page.click("#search-settings-button")
     await page.fill("[name=until]", "2023-12-31")
     await page.fill("[name=since]", "2023-01-01")
@@ -112,8 +112,8 @@ async def test_dates_are_limits_too_and_never_cross(page: Page, desk: Served) ->
     assert (await sent_by(page, REFUND))["filters"] == {"since": "2024-05-01"}
 
 
-async def test_a_hostile_tag_stays_text(page: Page, desk: Served) -> None:
-    await opened(page, desk.url)
+async def test_a_hostile_tag_stays_text(page: Page, server: Served) -> None:
+    await opened(page, server.url)
     await page.click("#search-settings-button")
     await page.click(f".check-chip:has(input[value='{HOSTILE_TAG}'])")
     assert await page.inner_text(CHIPS) == f"#{HOSTILE_TAG}"
@@ -121,15 +121,15 @@ async def test_a_hostile_tag_stays_text(page: Page, desk: Served) -> None:
     assert await page.evaluate("typeof window.__ran") == "undefined"
 
 
-async def test_a_request_says_only_what_is_not_as_always(page: Page, desk: Served) -> None:
-    """Discriminates: a default sent as a field of its own."""
-    await opened(page, desk.url)
+async def test_a_request_contains_only_what_differs_from_the_defaults(page: Page, server: Served) -> None:
+    """Discriminates: a default sent as a field."""
+    await opened(page, server.url)
     assert set(await sent_by(page, REFUND)) <= DEFAULTS
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_switches_and_the_number_of_passages_are_sent_and_kept(page: Page, desk: Served) -> None:
-    await opened(page, desk.url)
+async def test_switches_and_the_number_of_passages_are_sent_and_kept(page: Page, server: Served) -> None:
+    await opened(page, server.url)
     await page.click("#thinking")
     await page.click("#insert-block")
     assert "更慢" in await page.inner_text(".composer-note")
@@ -145,12 +145,13 @@ async def test_switches_and_the_number_of_passages_are_sent_and_kept(page: Page,
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_choice_is_the_conversations_on_every_device_and_the_next_one_begins_with_it(
-    page: Page, desk: Served, browser: Browser
+async def test_a_conversations_choices_apply_on_every_device_and_to_the_next_conversation(
+    page: Page, server: Served, browser: Browser
 ) -> None:
-    """Discriminates: a choice of this device; one before the first question that gets lost on its way."""
-    choose_last(desk, thinking=False)
-    await opened(page, desk.url)
+    """Discriminates: choices kept on this device only; choices before the first question that are lost on
+    their way."""
+    choose_last(server, thinking=False)
+    await opened(page, server.url)
     await page.wait_for_load_state("networkidle")
     await page.click("#thinking[aria-pressed=false]")
     await sent_by(page, REFUND)
@@ -158,7 +159,7 @@ async def test_a_choice_is_the_conversations_on_every_device_and_the_next_one_be
     try:
         await opened(other, page.url)
         await other.wait_for_selector("#thinking[aria-pressed=true]")
-        await other.goto(f"{desk.url}/#/")
+        await other.goto(f"{server.url}/#/")
         await other.wait_for_selector(".turn", state="detached")
         await other.wait_for_selector("#thinking[aria-pressed=true]")  # once its list of conversations came
         body = await sent_by(other, REFUND)
@@ -168,30 +169,36 @@ async def test_a_choice_is_the_conversations_on_every_device_and_the_next_one_be
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_what_was_chosen_last_begins_a_conversation_of_the_page_and_none_of_another_client(
-    page: Page, desk: Served
+async def test_the_last_choices_start_a_conversation_of_the_page_but_of_no_other_client(
+    page: Page, server: Served
 ) -> None:
-    """Discriminates: choices that hold for the first question alone; those of the page in the plain question
+    """Discriminates: choices that hold for the first question only; the page's choices in the plain question
     of a program."""
     last = {"thinking": True, "temperature": 0.5, "max_tokens": 200}
-    choose_last(desk, **last)
-    await opened(page, desk.url)
+    choose_last(server, **last)
+    await opened(page, server.url)
     await page.fill(BOX, "not yet")
     await page.reload()
     await page.wait_for_selector("#thinking[aria-pressed=true]")
     body = await sent_by(page, REFUND)
     assert last.items() <= body.items()
-    assert last.items() <= session_of(desk, session_in(page)).items()
+    assert last.items() <= session_of(server, session_in(page)).items()
     await page.reload()
     await page.wait_for_selector("#thinking[aria-pressed=true]")
     await sent_by(page, REFUND, 2)
-    assert (desk.model.bodies[-1]["temperature"], desk.model.bodies[-1]["max_tokens"]) == (0.5, 200)
-    ask_plainly(desk, REFUND)
-    assert (desk.model.bodies[-1]["temperature"], desk.model.bodies[-1]["max_tokens"]) == (0.2, 2_048)
+    assert (server.model.bodies[-1]["temperature"], server.model.bodies[-1]["max_tokens"]) == (
+        0.5,
+        200,
+    )
+    ask_plainly(server, REFUND)
+    assert (server.model.bodies[-1]["temperature"], server.model.bodies[-1]["max_tokens"]) == (
+        0.2,
+        2_048,
+    )
 
 
-async def test_enter_in_the_settings_does_not_send_the_question(page: Page, desk: Served) -> None:
-    await opened(page, desk.url)
+async def test_enter_in_the_settings_does_not_send_the_question(page: Page, server: Served) -> None:
+    await opened(page, server.url)
     await page.fill(BOX, "not yet")
     await page.click("#search-settings-button")
     await page.press(".passages input", "Enter")

@@ -1,4 +1,4 @@
-"""An image is pasted, dropped or picked, stands above the box, goes along, and is seen in the thread until it
+"""An image is pasted, dropped or picked, appears above the box, is sent, and is shown in the thread until it
 is erased."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.servers.app import HASHING
 from tests.support.servers.server import running_server
 
 WORDS = "这是什么颜色\uff1f"
-# Gives the page files as a paste or a drop has them; the clipboard of a headless browser takes no file.
+# Gives the page files as a paste or a drop does; the clipboard of a headless browser takes no file.
 GIVE = """([how, data, type, name]) => {
   const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
   const given = new DataTransfer();
@@ -59,8 +59,8 @@ async def give(page: Page, how: str, content: bytes = b"", kind: str = "image/pn
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_image_is_pasted_sent_seen_and_gone_after_erasure(page: Page, seeing: Seeing) -> None:
-    """Discriminates: an image that is lost on the way, on reload, or kept when its turn is erased."""
+async def test_an_image_is_pasted_sent_shown_and_erased(page: Page, seeing: Seeing) -> None:
+    """Discriminates: an image that is lost on the way or on reload, or kept when its turn is erased."""
     await opened(page, seeing.url)
     thumbnails = page.locator(".image-tray li")
     await give(page, "paste")
@@ -100,7 +100,7 @@ async def test_an_image_alone_is_a_question_and_is_asked_again_with_its_image(
     await answered(page)
     await page.press("#question", "ArrowUp")
     await expect(page.locator(".question-editor")).to_be_visible()
-    await expect(page.locator(".asked-image img")).to_be_visible()  # it goes along
+    await expect(page.locator(".asked-image img")).to_be_visible()  # the image is sent again, too
     await page.keyboard.press("Escape")
     await page.click(".regenerate")
     await answered(page)
@@ -110,7 +110,7 @@ async def test_an_image_alone_is_a_question_and_is_asked_again_with_its_image(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_what_the_server_refuses_comes_back_and_a_model_that_cannot_see_is_said(
+async def test_a_refused_image_comes_back_and_a_model_without_vision_is_announced(
     page: Page, seeing: Seeing
 ) -> None:
     """Discriminates: a refused image that is lost, one that is sent to a model without vision."""

@@ -22,9 +22,9 @@ ENTRY = ".library-entry"
 CARD = ".persona-card"
 
 
-def uploaded(desk: Served) -> None:
+def uploaded(server: Served) -> None:
     for path in ("客服/人设.md", "日常/闲谈.md"):
-        httpx.put(f"{desk.url}/library/{path}", content=PERSONAS.encode()).raise_for_status()
+        httpx.put(f"{server.url}/library/{path}", content=PERSONAS.encode()).raise_for_status()
 
 
 async def open_picker(page: Page, command: str = "/模块") -> None:
@@ -41,11 +41,11 @@ async def choose(page: Page, *names: str) -> None:
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_item_becomes_the_persona_and_another_replaces_it_under_the_same_id(
-    page: Page, desk: Served
+    page: Page, server: Served
 ) -> None:
-    """Discriminates: a persona that is gone after a reload, or made anew when it is replaced."""
-    uploaded(desk)
-    await opened(page, desk.url)
+    """Discriminates: a persona that is lost after a reload, or recreated when it is replaced."""
+    uploaded(server)
+    await opened(page, server.url)
     await sent_by(page, "first")
     await open_picker(page)
     await choose(page, "客服", "人设", "售前")
@@ -53,7 +53,7 @@ async def test_an_item_becomes_the_persona_and_another_replaces_it_under_the_sam
     await page.click("text=设置为系统提示词")
     await page.wait_for_selector(f"{CARD} b:text('售前')")
     assert await page.locator("dialog.library").count() == 0
-    first = desk.persona_of(session_in(page))
+    first = server.persona_of(session_in(page))
     assert (first["batch_name"], first["item"]) == ("人设", "售前")
     await page.reload()
     await page.wait_for_selector(f"{CARD} .persona-from:text('来自 人设')")
@@ -62,32 +62,30 @@ async def test_an_item_becomes_the_persona_and_another_replaces_it_under_the_sam
     assert "会替换现在的人设" in await page.inner_text("dialog.library")
     await page.click("text=设置为系统提示词")
     await page.wait_for_selector(f"{CARD} b:text('售后')")
-    second = desk.persona_of(session_in(page))
+    second = server.persona_of(session_in(page))
     assert (second["persona_id"], second["item"]) == (first["persona_id"], "售后")
     await sent_by(page, "second", 2)
-    assert "你是售后顾问" in desk.system()
+    assert "你是售后顾问" in server.system()
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_persona_chosen_before_the_first_question_goes_along_with_it(
-    page: Page, desk: Served
-) -> None:
-    uploaded(desk)
-    await opened(page, desk.url)
+async def test_a_persona_chosen_before_the_first_question_is_sent_with_it(page: Page, server: Served) -> None:
+    uploaded(server)
+    await opened(page, server.url)
     await open_picker(page)
     await choose(page, "客服", "人设", "售前")
     await page.click("text=设置为系统提示词")
     await page.wait_for_selector(f"{CARD} b:text('售前')")
     await page.reload()
     await sent_by(page, "first")
-    assert desk.persona_of(session_in(page))["batch_name"] == "人设"
+    assert server.persona_of(session_in(page))["batch_name"] == "人设"
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_item_is_put_into_the_box_to_be_edited_and_is_not_sent(page: Page, desk: Served) -> None:
-    """Discriminates: an item that is sent at once, or takes the place of what was typed."""
-    uploaded(desk)
-    await opened(page, desk.url)
+async def test_an_item_is_put_into_the_box_for_editing_and_not_sent(page: Page, server: Served) -> None:
+    """Discriminates: an item that is sent at once, or replaces what was typed."""
+    uploaded(server)
+    await opened(page, server.url)
     await page.fill(BOX, "请看：\n/模块")
     await page.press(BOX, "Enter")
     await choose(page, "客服", "人设", "售前")
@@ -99,14 +97,14 @@ async def test_an_item_is_put_into_the_box_to_be_edited_and_is_not_sent(page: Pa
     assert await page.locator(".turn").count() == 0
     await page.keyboard.press("Enter")
     await answered(page)
-    assert "标题: 售前" in str(desk.model.bodies[-1]["messages"])
+    assert "标题: 售前" in str(server.model.bodies[-1]["messages"])
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_picker_is_used_with_the_keyboard_alone(page: Page, desk: Served) -> None:
-    """Discriminates: a way back that forgets where one was; Esc that loses what was typed."""
-    uploaded(desk)
-    await opened(page, desk.url)
+async def test_the_picker_is_used_with_the_keyboard_alone(page: Page, server: Served) -> None:
+    """Discriminates: a way back that forgets the position; Esc that loses what was typed."""
+    uploaded(server)
+    await opened(page, server.url)
     await page.click("#language")
     await page.type(BOX, "/li")
     assert "/library" in await page.inner_text("#completions")
@@ -134,7 +132,7 @@ async def test_the_picker_is_used_with_the_keyboard_alone(page: Page, desk: Serv
     await page.keyboard.press("Enter")
     await page.wait_for_selector(ENTRY)
     await page.keyboard.press("Escape")
-    await page.wait_for_selector("dialog.library", state="detached")  # with its event, a task later
+    await page.wait_for_selector("dialog.library", state="detached")  # on its event, one task later
     quoted = await page.input_value(BOX)
     assert quoted.startswith("[Quote: ")
     await page.keyboard.type("And?")
@@ -142,10 +140,10 @@ async def test_the_picker_is_used_with_the_keyboard_alone(page: Page, desk: Serv
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_template_is_completed_and_its_variables_are_stops(page: Page, desk: Served) -> None:
-    """Discriminates: a variable that is filled in the first of its places alone."""
-    uploaded(desk)
-    await opened(page, desk.url)
+async def test_a_template_is_completed_and_its_variables_are_tab_stops(page: Page, server: Served) -> None:
+    """Discriminates: a variable that is filled only in the first of its places."""
+    uploaded(server)
+    await opened(page, server.url)
     await page.type(BOX, "/周")
     await page.wait_for_selector("#completions >> text=周报")
     await page.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""The persona above the question box, on the real server with a model that notes what it is told."""
+"""The persona above the question box, on the real server with a model that records what it receives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, Route
 
 from core.conversation.sessions import MAX_PERSONA_CHARS
-from tests.browser.composer.composing import BOX, Served, opened, sent_by, session_in, tell
+from tests.browser.composer.composing import BOX, Served, opened, publish, sent_by, session_in
 from tests.browser.safety.payloads import HOSTILE
 from tests.browser.support.driving import answered, ask
 
@@ -18,7 +18,7 @@ CARD = ".persona-card"
 
 
 async def write(page: Page, text: str, name: str = "") -> None:
-    """In the dialog that is open."""
+    """Write into the open dialog."""
     await page.fill("#persona-text", text)
     await page.fill("#persona-name", name)
     await page.click(".persona-dialog [type=submit]")
@@ -35,20 +35,18 @@ async def unfolded(page: Page) -> None:
         await page.click(f"{CARD} > summary")
 
 
-async def test_a_persona_set_before_the_first_question_is_what_the_model_is_told(
-    page: Page, desk: Served
-) -> None:
+async def test_a_persona_set_before_the_first_question_reaches_the_model(page: Page, server: Served) -> None:
     """Discriminates: asking without waiting for the persona to be set."""
-    before = len(desk.sessions())
-    await opened(page, desk.url)
+    before = len(server.sessions())
+    await opened(page, server.url)
     await set_persona(page, PIRATE, "海盗")
     assert "下一个问题" in await page.inner_text(".composer-note")
-    assert len(desk.sessions()) == before, "a change of mind leaves no empty conversation"
+    assert len(server.sessions()) == before, "a change of mind leaves no empty conversation"
     await page.reload()
     assert "海盗" in await page.inner_text(CARD)
     await sent_by(page, "你是谁\uff1f")
-    assert PIRATE in desk.system()
-    assert desk.persona_of(session_in(page))["name"] == "海盗"
+    assert PIRATE in server.system()
+    assert server.persona_of(session_in(page))["name"] == "海盗"
     await page.reload()
     await page.wait_for_selector(f"{CARD} b:text('海盗')")
     await page.click("#sidebar .new-chat")
@@ -56,19 +54,19 @@ async def test_a_persona_set_before_the_first_question_is_what_the_model_is_told
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_persona_is_changed_cleared_and_had_back(page: Page, desk: Served) -> None:
-    await opened(page, desk.url)
+async def test_a_persona_is_changed_cleared_and_restored(page: Page, server: Served) -> None:
+    await opened(page, server.url)
     await sent_by(page, "first")
-    assert PIRATE not in desk.system()
+    assert PIRATE not in server.system()
     await set_persona(page, PIRATE)
     await sent_by(page, "second", 2)
-    assert PIRATE in desk.system()
+    assert PIRATE in server.system()
     await unfolded(page)
     await page.click("text=修改")
     await write(page, JUDGE)
     await sent_by(page, "third", 3)
-    assert JUDGE in desk.system()
-    assert PIRATE not in desk.system()
+    assert JUDGE in server.system()
+    assert PIRATE not in server.system()
     await unfolded(page)
     await page.click(".persona-acts >> text=清除")
     await page.click(".composer-note >> text=恢复")
@@ -77,38 +75,40 @@ async def test_a_persona_is_changed_cleared_and_had_back(page: Page, desk: Serve
     await page.click(".persona-acts >> text=清除")
     await page.wait_for_selector("text=设定人设")
     await sent_by(page, "fourth", 4)
-    assert JUDGE not in desk.system()
+    assert JUDGE not in server.system()
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_passage_becomes_the_persona_only_when_the_person_says_so(page: Page, desk: Served) -> None:
-    """Discriminates: setting it as soon as the bus tells of it."""
-    document = desk.add("守则.md", "# 守则\n\n回答前先问候。")
-    await opened(page, desk.url)
+async def test_a_passage_becomes_the_persona_only_when_the_person_confirms(
+    page: Page, server: Served
+) -> None:
+    """Discriminates: setting it as soon as the bus event arrives."""
+    document = server.add("守则.md", "# 守则\n\n回答前先问候。")
+    await opened(page, server.url)
     await sent_by(page, "first")
-    chunk = desk.first_chunk_of(document)
+    chunk = server.first_chunk_of(document)
     passage = {"file_name": "守则.md", "text": "回答前先问候。", "document_id": document, "chunk_id": chunk}
-    await tell(page, "persona", passage)
+    await publish(page, "persona", passage)
     assert await page.input_value("#persona-text") == "回答前先问候。"
     assert "守则.md" in await page.inner_text(".persona-warning")
-    assert desk.persona_of(session_in(page)) is None
+    assert server.persona_of(session_in(page)) is None
     await page.keyboard.press("Escape")
     await page.wait_for_selector(".persona-dialog", state="detached")
-    assert desk.persona_of(session_in(page)) is None
-    await tell(page, "persona", passage)
+    assert server.persona_of(session_in(page)) is None
+    await publish(page, "persona", passage)
     await page.click(".persona-dialog [type=submit]")
     await page.wait_for_selector(".persona-from:text('来自 守则.md')")
-    remaining = desk.persona_of(session_in(page))
+    remaining = server.persona_of(session_in(page))
     assert (remaining["document_id"], remaining["chunk_id"]) == (document, chunk)
     await page.reload()
     await page.wait_for_selector(".persona-from:text('来自 守则.md')")
     await sent_by(page, "second", 2)
-    assert "回答前先问候。" in desk.system()
+    assert "回答前先问候。" in server.system()
 
 
-async def test_the_card_follows_a_command_in_the_chat(page: Page, desk: Served) -> None:
+async def test_the_card_follows_a_command_in_the_chat(page: Page, server: Served) -> None:
     """Discriminates: the card read once, when the conversation is opened."""
-    await opened(page, desk.url)
+    await opened(page, server.url)
     await sent_by(page, f"/persona {JUDGE}")
     await page.wait_for_selector(f"{CARD} >> text={JUDGE}")
     await sent_by(page, "/persona clear", 2)
@@ -116,14 +116,15 @@ async def test_the_card_follows_a_command_in_the_chat(page: Page, desk: Served) 
 
 
 async def test_a_conversation_that_could_not_be_read_offers_a_persona_as_soon_as_it_can(
-    page: Page, desk: Served
+    page: Page, server: Served
 ) -> None:
-    """Discriminates: the line that it cannot be read taken for the button of a conversation without one."""
+    """Discriminates: the line that it cannot be read taken for the button of a conversation without a
+    persona."""
 
     async def lose(route: Route) -> None:
         await route.abort()
 
-    await opened(page, desk.url)
+    await opened(page, server.url)
     await sent_by(page, "first")
     one_session = f"**/sessions/{session_in(page)}"
     await page.route(one_session, lose)
@@ -135,9 +136,11 @@ async def test_a_conversation_that_could_not_be_read_offers_a_persona_as_soon_as
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_refused_persona_loses_neither_itself_nor_the_question(page: Page, desk: Served) -> None:
-    """Discriminates: the conversation that was made for it left in the list; or the box left empty."""
-    before = len(desk.sessions())
+async def test_when_a_persona_is_refused_neither_it_nor_the_question_is_lost(
+    page: Page, server: Served
+) -> None:
+    """Discriminates: the conversation that was created for it left in the list; or the box left empty."""
+    before = len(server.sessions())
     error = {
         "code": "bad_request",
         "message": "text: too many tokens.",
@@ -149,21 +152,21 @@ async def test_a_refused_persona_loses_neither_itself_nor_the_question(page: Pag
         await route.fulfill(status=422, body=json.dumps({"error": error}), content_type="application/json")
 
     await page.route("**/persona", refuse)
-    await opened(page, desk.url)
+    await opened(page, server.url)
     await set_persona(page, PIRATE)
     await ask(page, "where?")
     await page.wait_for_selector(".composer-note >> text=too many tokens")
     assert await page.input_value(BOX) == "where?"
-    assert len(desk.sessions()) == before
+    assert len(server.sessions()) == before
     await page.unroute("**/persona")
     await page.press(BOX, "Enter")
     await answered(page)
-    assert PIRATE in desk.system()
+    assert PIRATE in server.system()
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_what_was_typed_is_there_again_when_the_dialog_was_dismissed(page: Page, desk: Served) -> None:
-    await opened(page, desk.url)
+async def test_typed_text_is_still_there_after_the_dialog_was_dismissed(page: Page, server: Served) -> None:
+    await opened(page, server.url)
     await page.click("text=设定人设")
     await page.fill("#persona-text", JUDGE)
     await page.keyboard.press("Escape")
@@ -176,9 +179,9 @@ async def test_what_was_typed_is_there_again_when_the_dialog_was_dismissed(page:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_hostile_persona_stays_text(page: Page, desk: Served) -> None:
-    await opened(page, desk.url)
-    await tell(page, "persona", {"file_name": HOSTILE[1], "text": HOSTILE[2]})
+async def test_a_hostile_persona_stays_text(page: Page, server: Served) -> None:
+    await opened(page, server.url)
+    await publish(page, "persona", {"file_name": HOSTILE[1], "text": HOSTILE[2]})
     assert HOSTILE[1] in await page.inner_text(".persona-warning")
     await write(page, HOSTILE[2], HOSTILE[1])
     await unfolded(page)

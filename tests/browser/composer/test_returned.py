@@ -1,4 +1,4 @@
-"""Where a question is found again that was edited, refused or stopped, and never reached the server."""
+"""Where a question that was edited, refused or stopped, and never reached the server, reappears."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUSY = {"code": "rate_limited", "message": "busy", "retryable": True, "request_i
 
 
 async def refuse(page: Page, *, at_once: bool = False) -> asyncio.Event:
-    """Questions from now on wait for the event, and are refused then."""
+    """From now on questions wait for the event, and are then refused."""
     now = asyncio.Event()
     if at_once:
         now.set()
@@ -31,7 +31,7 @@ async def refuse(page: Page, *, at_once: bool = False) -> asyncio.Event:
 
 
 async def two_conversations(page: Page, url: str) -> tuple[str, str]:
-    """Their addresses; the first one is open then."""
+    """Return both addresses; the first conversation is open then."""
     await opened(page, url)
     await sent_by(page, "of A")
     first = page.url
@@ -44,7 +44,7 @@ async def two_conversations(page: Page, url: str) -> tuple[str, str]:
 
 
 async def go(page: Page, address: str, question: str) -> None:
-    await page.goto(address)  # the same document: only what follows the # is another
+    await page.goto(address)  # the same document: only the fragment differs
     await shows(page, question)
 
 
@@ -53,16 +53,16 @@ async def holds(page: Page, text: str) -> None:
 
 
 async def refused_elsewhere(page: Page, second: str, now: asyncio.Event) -> None:
-    """Leaves for the second conversation, and waits there until the refusal is dealt with."""
+    """Go to the second conversation, and wait there until the refusal has been handled."""
     await go(page, second, "of B")
     async with page.expect_response(ASK):
         now.set()
-    await page.wait_for_timeout(500)  # in which a late reply would be shown
+    await page.wait_for_timeout(500)  # time for a late reply to be shown
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_refused_edit_is_in_the_box_of_its_own_conversation(page: Page, bare_url: str) -> None:
-    """Discriminates: given back to whichever conversation is open; lost at a reload."""
+    """Discriminates: returned to whichever conversation is open; lost at a reload."""
     first, second = await two_conversations(page, bare_url)
     now = await refuse(page)
     await edit(page, 1, "of A, edited")
@@ -76,8 +76,8 @@ async def test_a_refused_edit_is_in_the_box_of_its_own_conversation(page: Page, 
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_refused_regeneration_gives_nothing_back(page: Page, bare_url: str) -> None:
-    """Discriminates: the question that stands in the conversation put into a box."""
+async def test_a_refused_regeneration_returns_nothing_to_the_box(page: Page, bare_url: str) -> None:
+    """Discriminates: the question that is in the conversation put into a box."""
     first, second = await two_conversations(page, bare_url)
     now = await refuse(page)
     await page.hover(".turn")
@@ -90,10 +90,10 @@ async def test_a_refused_regeneration_gives_nothing_back(page: Page, bare_url: s
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_edit_left_by_switching_or_reload_is_in_its_conversations_box(
+async def test_an_edit_abandoned_by_switching_or_reload_is_in_its_conversations_box(
     page: Page, bare_url: str
 ) -> None:
-    """Discriminates: what was typed in the editor gone with it; an unchanged or cancelled one kept."""
+    """Discriminates: the editor's text lost with the editor; an unchanged or cancelled edit kept."""
     first, second = await two_conversations(page, bare_url)
     for close in ("Escape", ""):
         await page.press(BOX, "ArrowUp")
@@ -137,8 +137,8 @@ async def test_a_conversation_that_arrives_late_leaves_the_address_of_the_next_o
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_question_given_back_is_taken_back_when_it_is_tried_again(page: Page, bare_url: str) -> None:
-    """Discriminates: taken back only when it is answered; lost when refused again."""
+async def test_a_returned_question_leaves_the_box_when_it_is_retried(page: Page, bare_url: str) -> None:
+    """Discriminates: removed only when it is answered; lost when refused again."""
     await opened(page, bare_url)
     await sent_by(page, "first")
     await refuse(page, at_once=True)
@@ -155,7 +155,7 @@ async def test_a_question_given_back_is_taken_back_when_it_is_tried_again(page: 
 
 
 async def test_a_question_stopped_before_the_server_got_it_is_back(page: Page, bare_url: str) -> None:
-    """Discriminates: given back for a failed turn only."""
+    """Discriminates: returned for a failed turn only."""
     await opened(page, bare_url)
     await sent_by(page, "first")
     await page.route(

@@ -1,1 +1,1 @@
-"""The panel of documents: uploads, jobs, removal."""
+"""The documents panel: uploads, jobs, removal."""

@@ -11,7 +11,7 @@ from typing import Any
 from playwright.async_api import FilePayload, Page, Route
 
 INPUT = "#documents input[type=file]"
-# Lets files go over the page, as the system's file manager would.
+# Drags files over the page and drops them, as the system's file manager would.
 DROP = """(files) => {
   const carried = new DataTransfer();
   for (const { name, mimeType, base64 } of files) {
@@ -24,11 +24,11 @@ DROP = """(files) => {
   window.__wasOver = document.querySelector("#documents.dropping") !== null;
   fire("drop");
 }"""
-# Keeps what one part of the page tells the others.
+# Records what one part of the page publishes for the others.
 LISTEN = """async () => {
   const { subscribe } = await part("base/bus.js");
-  window.__told = [];
-  const keep = (name) => subscribe(name, (detail) => window.__told.push([name, detail]));
+  window.__published = [];
+  const keep = (name) => subscribe(name, (detail) => window.__published.push([name, detail]));
   ["quote", "persona", "filter"].forEach(keep);
 }"""
 
@@ -68,7 +68,7 @@ def upload_row(name: str) -> str:
 
 
 async def words(page: Page, selector: str) -> str:
-    """What stands there: `inner_text` of a row not laid out yet is empty (content-visibility)."""
+    """The text of the element: `inner_text` of a row not laid out yet is empty (content-visibility)."""
     return await page.locator(selector).first.text_content() or ""
 
 
@@ -97,7 +97,7 @@ def job(stage: str, **changes: Any) -> dict[str, Any]:
 
 
 async def answer(page: Page, address: str, body: object, status: int = 200) -> None:
-    """Requests to this address (a glob) get this from now on."""
+    """From now on requests to this address (a glob) get this reply."""
 
     async def fulfil(route: Route) -> None:
         await route.fulfill(status=status, body=json.dumps(body), content_type="application/json")
@@ -106,7 +106,7 @@ async def answer(page: Page, address: str, body: object, status: int = 200) -> N
 
 
 async def replying(page: Page, method: str, address: str, *replies: tuple[int, object]) -> None:
-    """Requests with this method get these replies one after the other, the last one again and again."""
+    """Requests with this method get these replies one after the other, the last one repeatedly."""
     left = list(replies)
 
     async def fulfil(route: Route) -> None:
@@ -120,7 +120,7 @@ async def replying(page: Page, method: str, address: str, *replies: tuple[int, o
 
 
 async def lists(page: Page, documents: Sequence[dict[str, Any]]) -> None:
-    """These are all documents there are; pages of a hundred, as the server's are."""
+    """The complete list of documents, in pages of a hundred like the server's."""
 
     async def fulfil(route: Route) -> None:
         begin = int(route.request.url.partition("cursor=")[2] or 0)

@@ -1,4 +1,5 @@
-"""Documents on the page, with the real server: in by chooser and by drop, read, cited, changed, erased."""
+"""Documents on the page, with the real server: added by chooser and by drop, ingested, cited, changed,
+erased."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ from tests.browser.documents.panel import (
 from tests.browser.support.driving import answered, ask
 from tests.support.servers.server import running_server
 
-READY = f"{INPUT}[accept*='.docx']"  # the server has said what it reads
+READY = f"{INPUT}[accept*='.docx']"  # the server has sent the formats it reads
 TRAVEL = "# 出差\n出差每天补助 120 元。"
 LEAVE = (
     "# 年假\n员工每年有 17 天带薪年假，须提前两周向主管申请。\n\n# 病假\n病假凭医院证明，每年不超过 30 天。\n"
 )
-# Notes each state and stage that a row has been in, and what the page said meanwhile beside the closed panel.
+# Records each state and stage of a row, and the texts beside the closed panel meanwhile.
 WATCH = """() => {
   const [seen, said] = [new Set(), new Set()];
   const find = (selector) => [...document.querySelectorAll(selector)];
@@ -45,7 +46,7 @@ WATCH = """() => {
 
 @pytest.fixture(scope="module")
 def server_of_documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of its own, without the sample: what is counted here is this file's."""
+    """A separate server without the sample: only the documents of this file are counted."""
     with running_server(tmp_path_factory.mktemp("documents"), LOAD_SAMPLE="false") as server:
         yield server.url
 
@@ -58,8 +59,8 @@ def url(server_of_documents: str) -> str:
     return server_of_documents
 
 
-def bring(url: str, name: str, text: str) -> None:
-    """The document is there, and a question finds it."""
+def add_document(url: str, name: str, text: str) -> None:
+    """Add the document; returns when a question finds it."""
     added = httpx.post(f"{url}/documents", files={"file": (name, text.encode())}, timeout=60).json()
     httpx.get(f"{url}/jobs/{added['job_id']}/stream", timeout=60).raise_for_status()
 
@@ -74,11 +75,11 @@ async def test_an_empty_panel_says_what_can_be_read(page: Page, url: str) -> Non
     assert ".docx" in await page.inner_text(".no-documents details")
 
 
-async def test_a_chosen_file_is_read_in_and_cited(page: Page, url: str) -> None:
+async def test_a_chosen_file_is_ingested_and_cited(page: Page, url: str) -> None:
     await open_panel(page, url)
     await choose(page, a_file("年假规定.md", LEAVE))
     await read_in(page, "年假规定.md")
-    await expect(page.locator(".upload")).to_have_count(0)  # whose end the list may know first
+    await expect(page.locator(".upload")).to_have_count(0)  # the list may learn of its end first
     facts = await words(page, f"{row('年假规定.md')} .document-facts")
     assert "MD" in facts
     assert "2 个片段" in facts
@@ -90,9 +91,9 @@ async def test_a_chosen_file_is_read_in_and_cited(page: Page, url: str) -> None:
     assert await page.locator(".source .file").first.inner_text() == "年假规定.md"
 
 
-async def test_dropped_files_go_in_and_what_is_there_already_says_so(page: Page, url: str) -> None:
-    """Discriminates: a drop that only the drop zone hears; `existing` taken for a job."""
-    bring(url, "年假规定.md", LEAVE)
+async def test_dropped_files_are_added_and_existing_ones_say_so(page: Page, url: str) -> None:
+    """Discriminates: a drop that only the drop zone receives; `existing` taken for a job."""
+    add_document(url, "年假规定.md", LEAVE)
     await page.goto(url)
     await drop(page, a_file("出差.md", TRAVEL), a_file("年假规定.md", LEAVE))
     assert await page.evaluate("window.__wasOver") is True
@@ -104,10 +105,10 @@ async def test_dropped_files_go_in_and_what_is_there_already_says_so(page: Page,
     assert await page.locator(row("年假规定.md")).count() == 1
 
 
-async def test_what_cannot_be_read_is_told_in_words_and_not_sent_where_that_is_known(
+async def test_an_unreadable_file_is_explained_and_not_sent_if_that_is_known_beforehand(
     page: Page, url: str
 ) -> None:
-    """Discriminates: a refusal that is sent all the same; the server's English sentence as the reason."""
+    """Discriminates: a refusal that is sent anyway; the server's English sentence as the reason."""
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.method) if request.method == "POST" else None)
     await open_panel(page, url)
@@ -132,8 +133,8 @@ async def test_what_cannot_be_read_is_told_in_words_and_not_sent_where_that_is_k
     assert await page.locator(".upload").count() == 0
 
 
-async def test_the_stages_are_seen_and_the_panel_may_be_closed_meanwhile(page: Page, url: str) -> None:
-    """Discriminates: a progress that begins and ends with "reading"; a badge that is not taken back."""
+async def test_the_stages_are_shown_and_the_panel_may_be_closed_meanwhile(page: Page, url: str) -> None:
+    """Discriminates: a progress that begins and ends with "reading"; a badge that is not removed."""
     await open_panel(page, url)
     await page.evaluate(WATCH)
     long = "\n\n".join(f"# 第 {n} 条\n第 {n} 条规定了第 {n} 种情形的处理办法。" for n in range(100))
@@ -152,7 +153,7 @@ async def test_the_stages_are_seen_and_the_panel_may_be_closed_meanwhile(page: P
 async def test_a_reload_finds_the_running_job_and_a_cancelled_one_leaves_nothing(
     page: Page, url: str
 ) -> None:
-    """Discriminates: one that is not this page's taken back without asking, or that nobody can stop."""
+    """Discriminates: another page's job cancelled without asking, or one that nobody can stop."""
     await open_panel(page, url)
     long = "\n\n".join(f"# 案例 {n}\n案例 {n} 讲的是第 {n} 个客户的故事。" for n in range(2_000))
     await choose(page, a_file("案例.md", long))
@@ -173,9 +174,9 @@ async def test_a_reload_finds_the_running_job_and_a_cancelled_one_leaves_nothing
     await page.wait_for_selector(f"{upload_row('案例.md')}[data-state=cancelled]")
 
 
-async def test_passages_are_read_and_handed_to_the_question(page: Page, url: str) -> None:
-    """Discriminates: telling before the panel is closed; a passage of another row."""
-    bring(url, "年假规定.md", LEAVE)
+async def test_passages_are_read_and_passed_to_the_question(page: Page, url: str) -> None:
+    """Discriminates: publishing before the panel is closed; a passage of another row."""
+    add_document(url, "年假规定.md", LEAVE)
     await open_panel(page, url)
     await page.evaluate(LISTEN)
     await page.click(f"{row('年假规定.md')} .document-open")
@@ -186,19 +187,19 @@ async def test_passages_are_read_and_handed_to_the_question(page: Page, url: str
     await page.wait_for_selector("#documents", state="hidden")
     await page.click(".open-documents")  # the place is kept
     await page.click(".document-actions [data-action=ask]")
-    (quote, quoted), (asked, limits) = await page.evaluate("window.__told")
+    (quote, quoted), (asked, limits) = await page.evaluate("window.__published")
     assert (quote, quoted) == ("quote", {"file_name": "年假规定.md", "text": text})
     assert (asked, limits["names"]) == ("filter", ["年假规定.md"])
     await page.click(".open-documents")
     await page.click(".chunk >> nth=0 >> [data-action=persona]")
-    name, persona = (await page.evaluate("window.__told"))[2]
+    name, persona = (await page.evaluate("window.__published"))[2]
     assert (name, persona["document_id"]) == ("persona", limits["document_ids"][0])
     assert set(persona) == {"file_name", "text", "document_id", "chunk_id"}
 
 
-async def test_tags_and_date_are_edited_and_found(page: Page, url: str) -> None:
-    bring(url, "年假规定.md", LEAVE)
-    bring(url, "出差.md", TRAVEL)
+async def test_tags_and_date_are_edited_and_shown(page: Page, url: str) -> None:
+    add_document(url, "年假规定.md", LEAVE)
+    add_document(url, "出差.md", TRAVEL)
     await open_panel(page, url)
     await page.click(f"{row('出差.md')} .document-open")
     await page.click("[data-action=edit]")
@@ -219,10 +220,10 @@ async def test_tags_and_date_are_edited_and_found(page: Page, url: str) -> None:
     assert await page.locator(".document:visible .document-name").all_text_contents() == ["出差.md"]
 
 
-async def test_a_deleted_document_is_gone_from_the_list_and_from_old_answers(page: Page, url: str) -> None:
-    """Discriminates: no question before; the focus lost with the row."""
-    bring(url, "年假规定.md", LEAVE)
-    bring(url, "出差.md", TRAVEL)
+async def test_a_deleted_document_disappears_from_the_list_and_from_old_answers(page: Page, url: str) -> None:
+    """Discriminates: no confirmation; the focus lost with the row."""
+    add_document(url, "年假规定.md", LEAVE)
+    add_document(url, "出差.md", TRAVEL)
     await page.goto(url)
     await ask(page, "年假有几天\uff1f")
     await answered(page)

@@ -1,4 +1,4 @@
-"""An answer that found nothing names the nearest headings: a click opens the passage in its document."""
+"""An answer without hits names the nearest headings: a click opens the passage in its document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def strict_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def test_a_heading_in_an_answer_opens_its_passage(page: Page, strict_url: str) -> None:
-    """Discriminates: a sanitiser that takes the link away; a link that leaves the conversation."""
+    """Discriminates: a sanitiser that removes the link; a link that leaves the conversation."""
     await open_panel(page, strict_url)
     await choose(page, a_file("休假.md", LEAVE))
     await read_in(page, "休假.md")
@@ -37,7 +37,7 @@ async def test_a_heading_in_an_answer_opens_its_passage(page: Page, strict_url: 
     assert page.url == address
 
 
-async def test_one_that_was_deleted_says_so(page: Page, strict_url: str) -> None:
+async def test_a_deleted_passage_says_so(page: Page, strict_url: str) -> None:
     await page.goto(
         f"{strict_url}/#/d/5b1f6a9e-9c7d-4a0e-b2a4-2f3e1d0c9b88/e2b6f1d4-1f5c-5c0a-8f3b-6a7d8e9f0a12"
     )

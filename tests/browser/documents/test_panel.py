@@ -1,4 +1,4 @@
-"""The list of documents: failures in words, narrowed, long, shared, with hostile names, on a phone."""
+"""The list of documents: failures in words, filtered, long, shared, with hostile names, on a phone."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ async def test_failed_documents_say_why_in_the_readers_language(page: Page, serv
 
 
 @pytest.mark.parametrize(("sample", "shown"), [(True, True), (False, False)])
-async def test_questions_about_the_guide_are_proposed_only_where_it_is(
+async def test_questions_about_the_guide_are_suggested_only_if_it_is_loaded(
     page: Page, server_url: str, sample: bool, shown: bool
 ) -> None:
-    """Discriminates: questions that are refused, proposed to those who have documents of their own alone."""
+    """Discriminates: questions that are refused; questions suggested to readers who only have documents of
+    their own."""
     await lists(page, [document(), document("其他.md", sample=sample)])
     await page.goto(server_url)
     await expect(page.locator(".document-count").first).to_have_text("2")
@@ -58,11 +59,11 @@ async def test_questions_about_the_guide_are_proposed_only_where_it_is(
 
 
 @pytest.mark.full("waits as long as the page does for the sample of a first start")
-async def test_where_nothing_is_it_says_so_and_proposes_no_question(page: Page, server_url: str) -> None:
+async def test_an_empty_list_says_so_and_suggests_no_question(page: Page, server_url: str) -> None:
     """Discriminates: questions about the guide, which a server without it refuses."""
     await lists(page, [])
     await page.goto(server_url)
-    assert await page.locator(".examples").is_visible()  # a first start would bring it now
+    assert await page.locator(".examples").is_visible()  # a first start would load it now
     note = page.locator("#sample-progress")
     await expect(note).to_have_text("还没有文档。上传一份，就可以提问了。")
     assert not await page.locator(".examples").is_visible()
@@ -71,8 +72,8 @@ async def test_where_nothing_is_it_says_so_and_proposes_no_question(page: Page, 
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_of_a_followed_document_only_the_date_is_changed(page: Page, server_url: str) -> None:
-    """Discriminates: tags sent for a followed document, which the server refuses."""
+async def test_of_a_synced_document_only_the_date_can_be_changed(page: Page, server_url: str) -> None:
+    """Discriminates: tags sent for a synced document, which the server refuses."""
     changes: list[Any] = []
     page.on("request", lambda one: changes.append(one.post_data_json) if one.method == "PATCH" else None)
     conflict = {"error": {"code": "conflict", "message": "The tags are set elsewhere.", "retryable": False}}
@@ -90,7 +91,7 @@ async def test_of_a_followed_document_only_the_date_is_changed(page: Page, serve
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_list_is_narrowed_by_the_server(page: Page, server_url: str) -> None:
+async def test_the_list_is_filtered_by_the_server(page: Page, server_url: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: note(request, asked))
     await lists(page, [document(), document("二.md", tags=["人事"])])
@@ -98,14 +99,14 @@ async def test_the_list_is_narrowed_by_the_server(page: Page, server_url: str) -
     await answer(page, "**/tags", {"tags": [{"tag": "人事", "documents": 1}]})
     await open_panel(page, server_url)
     for label, value in (("任何状态", "ready"), ("任何来源", "docs"), ("任何标签", "人事")):
-        async with page.expect_request(f"**/documents?*={quote(value)}"):  # others may be on their way, too
+        async with page.expect_request(f"**/documents?*={quote(value)}"):  # beside other requests
             await page.select_option(f"select[aria-label={label}]", value)
     assert asked[-1] == "limit=100&status=ready&source=docs&tag=%E4%BA%BA%E4%BA%8B"
     await page.evaluate("part('base/i18n.js').then((words) => words.toggleLanguage())")
     assert await page.evaluate(CUT_OFF) == []
 
 
-# The widths of the row at which the words in the empty field are wider than the field.
+# The row widths at which the placeholder of the empty field is wider than the field.
 CUT_OFF = """() => {
   const row = document.querySelector(".document-filter");
   const field = row.querySelector(".document-search");
@@ -123,10 +124,10 @@ def note(request: Request, asked: list[str]) -> None:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_place_is_kept(
+async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_scroll_position_stays(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: drawing all anew for each page; going back to the top."""
+    """Discriminates: redrawing everything for each page; jumping back to the top."""
     await lists(page, [document(f"文档 {n}.md") for n in range(300)])
     await answer(page, "**/chunks?*", {"chunks": [], "next": None})
     async with frame_costs(page) as costs:
@@ -150,14 +151,14 @@ async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_pl
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_name_far_down_the_list_is_found_without_a_click(page: Page, server_url: str) -> None:
-    """Discriminates: a search of what happens to be loaded, which says that no document fits."""
+    """Discriminates: a search of what happens to be loaded, which says that no document matches."""
     await lists(page, [document(f"文档 {n}.md", chunk_count=0) for n in range(300)])
     await replying(page, "DELETE", "**/documents/*", (200, {}))
     await open_panel(page, server_url)
     await page.click(f"{row('文档 5.md')} .document-remove")
     await expect(page.locator(".small-dialog p")).to_have_text("删除“文档 5.md”？")  # it has no passage
     await page.click(".small-dialog .danger")
-    await page.wait_for_selector(".document:nth-child(150)", state="attached")  # they are counted as they are
+    await page.wait_for_selector(".document:nth-child(150)", state="attached")  # only loaded ones count
     await expect(page.locator(".document-count").first).to_have_text("100+")
     await page.fill(".document-search", "文档 299")
     await expect(page.locator(".document:visible")).to_have_count(1)
@@ -167,7 +168,7 @@ async def test_a_name_far_down_the_list_is_found_without_a_click(page: Page, ser
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_shared_documents_of_the_operator_are_read_only(page: Page, server_url: str) -> None:
-    """With a key the reader is somebody; without one it is whoever sits at the server."""
+    """With a key the reader is that key's owner; without one it is whoever sits at the server."""
     await lists(page, [document(shared=True), document("自己的.md")])
     await page.add_init_script("sessionStorage.setItem('wenmai.key', 'k')")
     await open_panel(page, server_url)
@@ -178,9 +179,9 @@ async def test_shared_documents_of_the_operator_are_read_only(page: Page, server
     assert await page.locator("[data-action=edit], [data-action=remove]").count() == 0
 
 
-async def test_one_click_and_a_yes_remove_the_sample(page: Page, server_url: str) -> None:
-    """Discriminates: removing without asking; a button that stays, or is there for a reader who may not; both
-    languages of the guide by one name."""
+async def test_the_sample_is_removed_by_one_click_and_a_confirmation(page: Page, server_url: str) -> None:
+    """Discriminates: removing without asking; a button that stays, or that a reader without permission gets;
+    both languages of the guide under one name."""
     paths = [f"{language}/guide.md" for language in ("zh", "en", "fr")]
     sample = [
         document("guide.md", document_id=path, external_id=path, shared=True, sample=True) for path in paths
@@ -189,7 +190,7 @@ async def test_one_click_and_a_yes_remove_the_sample(page: Page, server_url: str
     await replying(page, "DELETE", "**/documents/sample", (200, {"documents": 3, "chunks": 9, "left": 0}))
     await open_panel(page, server_url)
     await page.click("[data-action=remove-sample]")
-    await page.click(".small-dialog button[type=button]")  # thought better of it
+    await page.click(".small-dialog button[type=button]")  # changed their mind
     await expect(page.locator(row("en/guide.md"))).to_be_visible()
     await lists(page, [document("自己的.md")])
     await page.click("[data-action=remove-sample]")
@@ -206,7 +207,7 @@ async def test_one_click_and_a_yes_remove_the_sample(page: Page, server_url: str
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_hostile_names_and_passages_stay_texts_on_a_phone(page: Page, server_url: str) -> None:
+async def test_hostile_names_and_passages_stay_text_on_a_phone(page: Page, server_url: str) -> None:
     """Discriminates: any name, tag, reason or passage set as markup; a row wider than the page."""
     hostile = "".join(HOSTILE[:6])
     shown = document(hostile, tags=[HOSTILE[1]], source=HOSTILE[2], date=HOSTILE[1], error=hostile)
@@ -233,9 +234,9 @@ async def test_hostile_names_and_passages_stay_texts_on_a_phone(page: Page, serv
     assert await page.locator(f"#documents {dangerous}").count() == 0
 
 
-async def test_a_document_is_read_whole_its_tables_as_tables(page: Page, server_url: str) -> None:
-    """Discriminates: the height that a passage has in the prompt's panel, which cuts one without a sign;
-    rows of bars."""
+async def test_a_document_is_shown_completely_with_tables_as_tables(page: Page, server_url: str) -> None:
+    """Discriminates: the height that a passage has in the prompt's panel, which cuts one without a sign; rows
+    of bars."""
     row = "| 晚班 | 15:30~23:30 |\n"
     text = "| 班次 | 时间 |\n|---|---|\n" + row * 40 + "\n完"
     chunk = {"chunk_id": "c", "document_id": "d", "file_name": "班次.md", "text": text, "position": 0}

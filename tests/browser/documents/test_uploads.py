@@ -1,4 +1,4 @@
-"""Files on their way in: every stage in words, failures, retries, the key, three at a time."""
+"""Files being uploaded: every stage in words, failures, retries, the key, three at a time."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ UPLOADS = "**/documents"
 NAME = "指南.md"
 STATE = f"{upload_row(NAME)} .document-state"
 ACCEPTED = {"document": document(status="ingesting"), "job_id": job("waiting")["job_id"], "existing": False}
-# All bytes are sent as soon as they are handed over: of a request that is held up nobody else tells the page.
+# Reports all bytes as sent as soon as they are handed over: the page cannot learn otherwise of a held-up
+# request.
 SENT_AT_ONCE = """window.XMLHttpRequest = class extends XMLHttpRequest {
   send(body) {
     super.send(body);
     this.upload.dispatchEvent(new ProgressEvent("progress", { loaded: 9, total: 9 }));
   }
 };"""
-# A page that finds no document looks again later, and would take the jobs made up here for others' jobs.
+# A page without documents checks again later, and would take the jobs made up here for others' jobs.
 OTHERS = [document("别的.md")]
 OUTAGE = {"error": {"code": "store_unavailable", "message": "The store does not answer.", "retryable": True}}
 
 
 async def streaming(page: Page, *jobs: dict[str, Any]) -> None:
-    """The job's stream says these and ends."""
+    """The job's stream sends these events and ends."""
     frames = "".join(f"event: job\ndata: {json.dumps(one)}\n\n" for one in jobs)
 
     async def fulfil(route: Route) -> None:
@@ -89,8 +90,8 @@ async def test_every_stage_has_words_in_both_languages(page: Page, server_url: s
 
 
 async def test_a_failed_upload_is_sent_again_from_its_row(page: Page, server_url: str) -> None:
-    """Discriminates: no retry for what may pass; the row of the first try left beside the document; a reader
-    who listens told of two documents, or of a failure that is none any more (an error of the page)."""
+    """Discriminates: no retry for what may pass; the row of the first try left beside the document; a screen
+    reader that announces two documents, or a failure that has been resolved (an error of the page)."""
     await lists(page, OTHERS)
     await replying(page, "POST", UPLOADS, (503, OUTAGE), (201, ACCEPTED))
     await streaming(page, job("embedding"), job("done", done=3))
@@ -102,11 +103,11 @@ async def test_a_failed_upload_is_sent_again_from_its_row(page: Page, server_url
     await page.click(f"{upload_row(NAME)} [data-action=retry]")
     await page.wait_for_selector(row(NAME))
     assert await page.locator(".upload").count() == 0
-    told = page.locator(".panel [role=status]")
-    await expect(told.filter(has_text=f"{NAME} 已读入，3 个片段")).to_have_count(1)
+    announcer = page.locator(".panel [role=status]")
+    await expect(announcer.filter(has_text=f"{NAME} 已读入，3 个片段")).to_have_count(1)
 
 
-async def test_taking_back_a_file_that_was_there_before_deletes_nothing(page: Page, server_url: str) -> None:
+async def test_cancelling_a_file_that_already_existed_deletes_nothing(page: Page, server_url: str) -> None:
     """Discriminates: the document that the reply names deleted, whoever added it and when."""
     deleted: list[str] = []
     page.on("request", lambda request: deleted.append(request.url) if request.method == "DELETE" else None)
@@ -116,16 +117,16 @@ async def test_taking_back_a_file_that_was_there_before_deletes_nothing(page: Pa
     held = await hold(page, r"/documents$", method="POST", reaches=False)
     await open_panel(page, server_url)
     await choose(page, a_file(NAME, "x"))
-    await held.begun.acquire()
+    await held.started.acquire()
     await page.click(f"{upload_row(NAME)}[data-state=checking] [data-action=cancel]")
-    held.let_go.set()
+    held.release.set()
     await page.wait_for_selector(f"{upload_row(NAME)}:not([data-state=cancelling])")
     assert await page.get_attribute(upload_row(NAME), "data-state") == "same"
     assert deleted == []
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_upload_that_needs_a_key_asks_for_it_and_goes_on(page: Page, server_url: str) -> None:
+async def test_an_upload_that_needs_a_key_asks_for_it_and_continues(page: Page, server_url: str) -> None:
     """Discriminates: an upload without the key; an error instead of the question."""
     keys: list[str | None] = []
     page.on("request", lambda request: keys.append(key_of(request)) if request.method == "POST" else None)
@@ -150,7 +151,7 @@ def key_of(request: Request) -> str | None:
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page, server_url: str) -> None:
-    """Discriminates: all at once; a broken connection that holds a place for ever."""
+    """Discriminates: all at once; a broken connection that occupies a slot forever."""
     held: list[Route] = []
 
     async def hold(route: Route) -> None:
@@ -169,7 +170,7 @@ async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page,
     await page.click(f"{upload_row('29.md')} [data-action=cancel]")
     for _ in range(29):
         while not held:
-            await page.wait_for_timeout(20)  # between two looks
+            await page.wait_for_timeout(20)  # between two polls
         assert len(held) <= 3
         await held.pop(0).abort()
     await page.wait_for_selector("text=29 份未能读入")

@@ -8,10 +8,10 @@ from playwright.async_api import Page, expect
 from tests.browser.branches.branching import Stubbed
 
 
-async def test_an_answer_shows_what_it_was_told_and_each_can_be_put_right(
+async def test_an_answer_shows_the_memories_it_received_and_each_can_be_corrected(
     page: Page, stubbed: Stubbed
 ) -> None:
-    """Discriminates: the line that is there only while the answer streams; a correction that is not kept."""
+    """Discriminates: a line that exists only while the answer streams; a correction that is not stored."""
     async with httpx.AsyncClient(base_url=stubbed.url, timeout=60) as client:
         await client.delete("/memories", params={"confirm": "all"})
         await client.post("/memories", json={"content": "用户的名字是张三<b>"})
@@ -30,8 +30,8 @@ async def test_an_answer_shows_what_it_was_told_and_each_can_be_put_right(
     await expect(page.locator(".memory-list li > p >> nth=0")).to_have_text("用户的名字是李四")
 
 
-async def test_what_no_longer_holds_stands_there_with_its_end(page: Page, stubbed: Stubbed) -> None:
-    """Discriminates: a dot behind its buttons, as behind the words for the end of a turn."""
+async def test_a_memory_that_no_longer_holds_shows_its_end_date(page: Page, stubbed: Stubbed) -> None:
+    """Discriminates: a full stop behind its buttons, as behind the words for the end of a turn."""
     async with httpx.AsyncClient(base_url=stubbed.url, timeout=60) as client:
         await client.delete("/memories", params={"confirm": "all"})
         for name in ("张三", "李四"):
@@ -49,7 +49,11 @@ async def test_the_panel_adds_searches_forgets_and_switches_off(page: Page, stub
         await page.goto(stubbed.url)
         await page.click("#open-memory")
         await expect(page.locator("#memories .faint >> text=没有记住的事")).to_be_visible()
-        for content in ("我养蜜蜂", "我喜欢红茶", "我的密码是hunter2"):  # each typed while the last is added
+        for content in (
+            "我养蜜蜂",
+            "我喜欢红茶",
+            "我的密码是hunter2",
+        ):  # each typed while the last one is added
             await page.fill(".memory-add input", content)
             await page.click(".memory-add .button")
         await expect(page.locator(".memory-notice")).to_have_text("这件事不能记住。")

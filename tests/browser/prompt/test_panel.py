@@ -1,4 +1,4 @@
-"""The panel that shows what was sent to the model: real prompts, and hand-made ones for what is rare."""
+"""The panel that shows what was sent to the model: real prompts, and hand-made ones for rare cases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def prompt(**changes: Any) -> dict[str, Any]:
 
 
 async def opened(page: Page, server_url: str, answer: dict[str, Any], status: int = 200) -> None:
-    """A finished turn, whose prompt is this; its panel is open."""
+    """A finished turn with this prompt; its panel is open."""
 
     async def fulfil(route: Route) -> None:
         own, fields = route.request.url.split("/")[-2], f'"turn_id": "{TURN_ID}"'
@@ -79,7 +79,7 @@ async def test_a_real_turn_shows_its_own_question_and_request(page: Page, server
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_command_has_no_prompt_to_show(page: Page, server_url: str) -> None:
-    """Discriminates: the button on every turn; a command told otherwise than the server tells it."""
+    """Discriminates: the button on every turn; a command described otherwise than by the server."""
     await page.goto(server_url)
     asked = ("/help", "\uff0fＨＥＬＰ me", "/Persona", "/etc/passwd 是什么\uff1f", "/helpful 是什么\uff1f")
     for turns, question in enumerate(asked, 1):
@@ -94,7 +94,7 @@ async def test_a_command_has_no_prompt_to_show(page: Page, server_url: str) -> N
     assert await page.evaluate(shown) == [False]
 
 
-async def test_parts_fold_and_what_was_left_out_says_why(page: Page, server_url: str) -> None:
+async def test_parts_fold_and_omitted_ones_say_why(page: Page, server_url: str) -> None:
     await opened(page, server_url, prompt())
     names = await page.locator(".part-name").all_inner_texts()
     assert names == ["系统提示", "相关历史", "问题", "知识库内容"]
@@ -121,9 +121,7 @@ async def test_the_request_is_copied_exactly(page: Page, server_url: str) -> Non
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_reply_as_it_came_stands_below_the_request_where_it_is_kept(
-    page: Page, server_url: str
-) -> None:
+async def test_the_raw_reply_is_below_the_request_if_it_is_stored(page: Page, server_url: str) -> None:
     await opened(page, server_url, prompt())
     assert await page.locator(".prompt-request").count() == 1
     raw = 'data: {"id":"r1","choices":[]}\n\ndata: [DONE]\n\n'
@@ -136,7 +134,9 @@ async def test_the_reply_as_it_came_stands_below_the_request_where_it_is_kept(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_escape_closes_and_the_focus_is_back_on_the_button(page: Page, server_url: str) -> None:
+async def test_escape_closes_the_panel_and_returns_the_focus_to_the_button(
+    page: Page, server_url: str
+) -> None:
     await opened(page, server_url, prompt())
     await page.keyboard.press("Escape")
     await page.wait_for_selector("dialog.prompt-dialog", state="detached")
@@ -148,7 +148,7 @@ async def test_escape_closes_and_the_focus_is_back_on_the_button(page: Page, ser
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_what_was_removed_since_is_said_in_words(page: Page, server_url: str) -> None:
+async def test_content_removed_since_is_named_in_words(page: Page, server_url: str) -> None:
     deleted = part("recent_history", 12, None, removed=True, turn_id="t58")
     request = {"body": None, "sha256": "ab12", "exact": False}
     await opened(page, server_url, prompt(parts=[deleted, part("question", 20, "问？")], request=request))
@@ -160,7 +160,7 @@ async def test_what_was_removed_since_is_said_in_words(page: Page, server_url: s
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_turn_without_a_record_and_a_refusal_are_sentences(page: Page, server_url: str) -> None:
+async def test_a_turn_without_a_record_and_a_refusal_are_explained(page: Page, server_url: str) -> None:
     await opened(page, server_url, {"turn_id": TURN_ID, "model_id": "m", "parts": None})
     assert await page.inner_text(".prompt-body") == "这一轮没有留下提示词的记录。"
     refusal = {
@@ -170,7 +170,7 @@ async def test_a_turn_without_a_record_and_a_refusal_are_sentences(page: Page, s
     assert "找不到要的内容" in await page.inner_text(".prompt-body")
 
 
-async def test_hostile_texts_stay_texts(page: Page, server_url: str) -> None:
+async def test_hostile_texts_stay_text(page: Page, server_url: str) -> None:
     """Discriminates: any part, reason or name set as markup."""
     hostile = "\n".join(HOSTILE)
     parts = [part(HOSTILE[1], 1, hostile, role=HOSTILE[1], reason=HOSTILE[1])]

@@ -1,4 +1,4 @@
-"""The parts of a prompt: their shares of the window, the way to their turns, and those left out together."""
+"""The parts of a prompt: their shares of the window, the link to their turns, and the omitted ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.browser.support.driving import TURN_ID
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_window_is_shown_in_shares_with_their_names(page: Page, server_url: str) -> None:
-    """Discriminates: shares of the prompt instead of the window; what is left out counted in."""
+    """Discriminates: shares of the prompt instead of the window; omitted parts included."""
     await opened(page, server_url, prompt())
     legend = await page.locator(".window-legend li").all_inner_texts()
     assert [each.replace("\n", " ") for each in legend] == [
@@ -27,8 +27,8 @@ async def test_the_window_is_shown_in_shares_with_their_names(page: Page, server
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_part_leads_to_its_turn_on_the_page(page: Page, server_url: str) -> None:
-    """Discriminates: a link to a turn that is not there; the focus back on the button instead."""
+async def test_a_part_links_to_its_turn_on_the_page(page: Page, server_url: str) -> None:
+    """Discriminates: a link to a turn that is not on the page; the focus back on the button instead."""
     here = part("recent_history", 30, "说过的话。", turn_id=TURN_ID)
     await opened(page, server_url, prompt(parts=[here, part("summary", 5, "摘要。", turn_id="t3")]))
     await page.click(".prompt-part >> nth=1")
@@ -41,7 +41,7 @@ async def test_a_part_leads_to_its_turn_on_the_page(page: Page, server_url: str)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_passages_left_out_for_one_reason_are_one_row(page: Page, server_url: str) -> None:
+async def test_passages_left_out_for_the_same_reason_share_a_row(page: Page, server_url: str) -> None:
     passages = [
         part("knowledge", 0, None, kept=False, reason="below_threshold", chunk_id=f"c{n}") for n in range(17)
     ]
@@ -57,8 +57,8 @@ async def test_passages_left_out_for_one_reason_are_one_row(page: Page, server_u
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_how_the_parts_were_laid_out_is_said_in_words(page: Page, server_url: str) -> None:
-    """Discriminates: the server's name of a layout where the page has words; an unknown one left out."""
+async def test_the_layout_of_the_parts_is_named_in_words(page: Page, server_url: str) -> None:
+    """Discriminates: the server's name of a layout although the page has words; an unknown one left out."""
     await opened(page, server_url, prompt(layout="many_system"))
     assert await page.inner_text(".layout") == "多条系统消息"
     await page.evaluate("document.querySelector('#language').click()")

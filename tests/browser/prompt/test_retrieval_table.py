@@ -29,7 +29,7 @@ def candidate(n: int, dropped_by: str | None = None, **changes: Any) -> dict[str
 
 
 async def opened(page: Page, server_url: str, *answers: dict[str, Any], turn: dict[str, Any] = TURN) -> None:
-    """The table of a hand-made turn; its searches get these answers, the last one again and again."""
+    """The table of a hand-made turn; its searches get these answers, the last one repeatedly."""
     left = list(answers)
 
     async def fulfil(route: Route) -> None:
@@ -61,7 +61,7 @@ def report(*candidates: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_follow_up_is_searched_again_as_its_turn_was(page: Page, server_url: str) -> None:
+async def test_a_follow_up_is_searched_again_like_its_turn(page: Page, server_url: str) -> None:
     """Discriminates: the question searched without its session, parent or model; rows in another order."""
     bodies: list[dict[str, Any]] = []
 
@@ -98,7 +98,7 @@ async def test_a_follow_up_is_searched_again_as_its_turn_was(page: Page, server_
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_rows_are_chosen_and_open_to_their_chunk(page: Page, server_url: str) -> None:
+async def test_rows_are_selected_and_expand_to_their_chunk(page: Page, server_url: str) -> None:
     kinds = ("threshold", "top_n", "budget", "reranker")
     dropped = [candidate(n, kind, reranked=None) for n, kind in enumerate(kinds, 2)]
     await opened(page, server_url, report(candidate(1), *dropped))
@@ -121,9 +121,7 @@ async def test_rows_are_chosen_and_open_to_their_chunk(page: Page, server_url: s
     assert await page.is_visible(".chunk-row mark")
 
 
-async def test_a_reranker_that_fell_back_limits_and_an_empty_search_are_said(
-    page: Page, server_url: str
-) -> None:
+async def test_a_reranker_fallback_limits_and_an_empty_search_are_shown(page: Page, server_url: str) -> None:
     limited = {**TURN, "filters": {"tags": ["合同"], "since": "2025"}}
     await opened(page, server_url, report(fell_back=True, sample_left_out=True), turn=limited)
     await page.locator(".retrieval-found", has_text="什么也没有查到").wait_for()
@@ -135,7 +133,7 @@ async def test_a_reranker_that_fell_back_limits_and_an_empty_search_are_said(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_search_that_fails_says_so_and_is_tried_again(page: Page, server_url: str) -> None:
+async def test_a_failing_search_says_so_and_can_be_retried(page: Page, server_url: str) -> None:
     refusal = {"status": 503, "error": {"code": "x", "message": "The store is away.", "retryable": True}}
     await opened(page, server_url, refusal, report(candidate(1)))
     await page.locator(".retrieval-body", has_text="The store is away.").wait_for()
@@ -144,10 +142,8 @@ async def test_a_search_that_fails_says_so_and_is_tried_again(page: Page, server
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_tabs_are_gone_through_with_arrows_and_the_focus_comes_back(
-    page: Page, server_url: str
-) -> None:
-    """Discriminates: both tabs in the tab order; a panel that is not named; the focus lost on Esc."""
+async def test_the_tabs_are_navigated_with_arrows_and_the_focus_returns(page: Page, server_url: str) -> None:
+    """Discriminates: both tabs in the tab order; a panel without a name; the focus lost on Esc."""
     await opened(page, server_url, report(candidate(1)))
     selected = "document.querySelector('[role=tab][aria-selected=true]')"
     for key, chosen in (("ArrowRight", 0), ("ArrowLeft", 1), ("Home", 0), ("End", 1)):
@@ -168,7 +164,7 @@ async def test_the_tabs_are_gone_through_with_arrows_and_the_focus_comes_back(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_phone_reads_the_table_as_a_list_that_is_still_a_table(page: Page, server_url: str) -> None:
+async def test_a_phone_shows_the_table_as_a_list_that_is_still_a_table(page: Page, server_url: str) -> None:
     """Discriminates: a table wider than the phone; roles lost with the layout; cells without their names."""
     wide = candidate(1, file_name="很长的文件名" * 12, heading="标题" * 40, text="x" * 900)
     await opened(page, server_url, report(wide, candidate(2, "threshold")))

@@ -33,7 +33,7 @@ async def with_documents(page: Page, *documents: dict[str, Any]) -> None:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_real_document_that_was_not_found_is_explained_as_the_server_does(
+async def test_a_real_document_that_was_not_found_is_explained_as_by_the_server(
     page: Page, server_url: str
 ) -> None:
     await page.goto(server_url)
@@ -60,8 +60,8 @@ async def test_a_real_document_that_was_not_found_is_explained_as_the_server_doe
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_each_list_tells_the_rank_and_what_there_was_to_beat(page: Page, server_url: str) -> None:
-    """Discriminates: a place without the score of the last one taken; a missing one shown as zero."""
+async def test_each_list_shows_the_rank_and_the_score_to_beat(page: Page, server_url: str) -> None:
+    """Discriminates: a rank without the score of the last accepted one; a missing score shown as zero."""
     document = {"stage": "not_found_by_any_list", "message": "换个问法。", "error": None, "chunks": [chunk()]}
     await with_documents(page, {"document_id": "d1", "file_name": "我的.md"})
     await opened(page, server_url, report(candidate(1)), report(candidate(1), document=document))

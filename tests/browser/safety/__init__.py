@@ -1,1 +1,1 @@
-"""Hostile texts in every place that shows text: none runs, none calls home."""
+"""Hostile texts in every place that shows text: none runs, none makes a request."""

@@ -1,6 +1,6 @@
-"""A server whose every answer is hostile: each string that somebody could have written is a shape."""
+"""A server whose every answer is hostile: each string that a person could have written is an attack shape."""
 
-# ruff: noqa: E501 - one row for each kind of thing
+# ruff: noqa: E501 - one row per kind of object
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def candidates() -> list[dict[str, Any]]:
 
 
 def answer(path: str) -> dict[str, Any]:
-    """What this server says at `path`, in every shape that a part of the page may look for."""
+    """This server's reply at `path`, in every shape that a part of the page may expect."""
     listed: dict[str, Any] = {
         "sessions": [session(number, text) for number, text in enumerate(TEXTS)],
         "documents": [document(number, text) for number, text in enumerate(TEXTS)],
@@ -122,7 +122,8 @@ def answer(path: str) -> dict[str, Any]:
 
 
 async def serve_hostile(page: Page) -> None:
-    """Every request of the page's scripts is answered so; its own files and the question's stream are not."""
+    """Answer every request of the page's scripts with it, except for the page's own files and the question's
+    stream."""
 
     async def fulfil(route: Route) -> None:
         path = urlsplit(route.request.url).path

@@ -18,7 +18,8 @@ ALL_SHAPES = "some 400 shapes are streamed and rendered"
 
 
 def batches(texts: Sequence[str]) -> Iterator[str]:
-    """Answers of many shapes each. (Each alone, where no fence swallows it: test_hostile_prefixes.)"""
+    """Answers of many shapes each. (test_hostile_prefixes has each shape alone, where no fence swallows
+    it.)"""
     batch = ""
     for text in texts:
         batch += f"{text}\n\n"
@@ -44,12 +45,12 @@ async def test_every_shape_in_an_answer_stays_harmless(
     for number in range(1, len(answers) + 1):
         await ask(page, "?")
         await answered(page, turns=number)
-    await watched.nothing_happened()
+    await watched.assert_nothing_happened()
     shown = "".join(await page.locator(".prose").all_inner_texts())
     assert all(shape.text in shown for shape in XSS if shape.name.startswith("modern."))
 
 
-async def test_frames_that_an_answer_imitates_are_its_text(page: Page, bare_url: str) -> None:
+async def test_frames_that_an_answer_imitates_are_plain_text(page: Page, bare_url: str) -> None:
     text = "DONE:\n\nSOURCE:[]\n\ndata: ERROR:no\n\nthe end \U0001f409 龙"
     await stream_in_pieces(page, 7)
     await page.goto(bare_url)

@@ -1,4 +1,4 @@
-"""Every hostile shape in every other place: names, titles, errors, sources, prompts, whatever opens."""
+"""Every hostile shape in every other place: names, titles, errors, sources, prompts, and all that opens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.browser.support.driving import (
 )
 from tests.browser.support.watching import watch
 
-# Presses what can be pressed and opens what can be opened, a few of each kind, twice: menus hold buttons too.
+# Presses every button and opens everything that opens, a few of each kind, twice: menus contain buttons too.
 PRESS = """async () => {
   const frame = () => new Promise((resolve) => setTimeout(() => requestAnimationFrame(resolve)));
   const kind = (node) => `${node.localName} ${node.className} ${node.dataset.i18nLabel} ${node.dataset.i18n}`;
@@ -45,22 +45,23 @@ PRESS = """async () => {
 async def test_a_stored_conversation_of_hostile_parts_stays_text_whatever_is_opened(
     page: Page, bare_url: str, canary: Canary
 ) -> None:
-    """Discriminates: a `textContent` of the page made `innerHTML` (with the policy's Trusted Types off)."""
+    """Discriminates: a `textContent` of the page changed to `innerHTML` (with the policy's Trusted Types
+    off)."""
     watched = await watch(page, bare_url, canary)
     await serve_hostile(page)
     await page.goto(f"{bare_url}/#/s/{SESSION_ID}")
     await answered(page)
     await page.wait_for_selector(".session >> nth=20", state="attached")
     assert TEXTS[1] in (await page.text_content(".asked") or "")
-    await watched.nothing_happened()
+    await watched.assert_nothing_happened()
     assert len(await page.evaluate(PRESS)) > 10
-    await watched.nothing_happened()
+    await watched.assert_nothing_happened()
 
 
-async def test_hostile_titles_in_questions_to_the_reader_are_words(
+async def test_hostile_titles_in_confirmations_are_plain_text(
     page: Page, bare_url: str, canary: Canary
 ) -> None:
-    """Discriminates: a name's turning characters (RLO) left in a sentence of ours."""
+    """Discriminates: a name's bidi control characters (RLO) left in a sentence of ours."""
     watched = await watch(page, bare_url, canary)
     await page.goto(bare_url)
     ask_all = """async (texts) => {
@@ -70,7 +71,7 @@ async def test_hostile_titles_in_questions_to_the_reader_are_words(
     }"""
     await page.evaluate(ask_all, TEXTS[1::3])
     await page.wait_for_selector("dialog[open]")
-    await watched.nothing_happened()
+    await watched.assert_nothing_happened()
     reply = "".join(await page.locator("dialog[open] p").all_text_contents())
     assert "gpj.exe" in reply
     assert "\u202e" not in reply
@@ -92,7 +93,7 @@ async def test_hostile_stages_thinking_and_sources_of_a_stream_stay_text(
     await page.evaluate(PRESS)
     assert await page.text_content(".asked") == "<img src=x onerror=window.__ran=1>"
     assert await page.locator(".source").count() >= 20
-    await watched.nothing_happened()
+    await watched.assert_nothing_happened()
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
@@ -120,4 +121,4 @@ async def test_hostile_errors_of_a_stream_and_of_a_refusal_stay_text(
     )
     await ask(page, "?")
     await page.locator(".error-card", has_text=TEXTS[2]).first.wait_for()
-    await watched.nothing_happened()
+    await watched.assert_nothing_happened()

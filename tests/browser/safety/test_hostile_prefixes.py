@@ -1,4 +1,4 @@
-"""At every moment of its arrival an answer is safe, and it ends as the answer rendered at once."""
+"""At every moment of its arrival an answer is safe, and it ends like the answer rendered at once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.browser.safety.payloads import SHAPES
 from tests.browser.support.canary import Canary
 from tests.browser.support.watching import ODD_MARKUP, watch
 
-MOST_CHARS = 240
+MAX_CHARS = 240
 
-# For each text: what was odd in any prefix, and whether the end differs from the text rendered at once.
-# Frames come at once here: each piece is rendered before the next is said.
+# For each text: what was wrong in any prefix, and whether the end differs from the text rendered at once.
+# Frames are immediate here: each piece is rendered before the next one arrives.
 GROW = """async (texts) => {
   const odd = ODD_MARKUP;
   const { AnswerView } = await part("answer/view.js");
@@ -55,9 +55,9 @@ async def test_every_prefix_of_every_shape_is_safe_and_ends_as_the_whole(
     watched = await watch(page, bare_url, canary)
     await page.goto(bare_url)
     texts = [
-        (shape.name, shape.text[:MOST_CHARS], 1 if at % 6 == 0 else 40) for at, shape in enumerate(SHAPES)
+        (shape.name, shape.text[:MAX_CHARS], 1 if at % 6 == 0 else 40) for at, shape in enumerate(SHAPES)
     ]
     bad, looks = await page.evaluate(GROW, [*texts, ("markdown", MARKDOWN, 1)])
     assert bad == []
-    assert looks > sum(len(text) for _, text, size in texts if size == 1)  # what came is seen at once
-    await watched.nothing_happened()
+    assert looks > sum(len(text) for _, text, size in texts if size == 1)  # what arrived is visible at once
+    await watched.assert_nothing_happened()

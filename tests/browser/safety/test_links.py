@@ -1,4 +1,4 @@
-"""A link in an answer does nothing until it is clicked, tells nothing when it is, and says where it leads."""
+"""A link in an answer does nothing until it is clicked, leaks nothing when it is, and shows its target."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ async def answer_in(page: Page, url: str, text: str) -> None:
     await page.wait_for_selector(".prose .part > *")
 
 
-async def test_a_link_is_inert_until_clicked_and_then_tells_nothing(
+async def test_a_link_is_inert_until_clicked_and_then_leaks_nothing(
     page: Page, bare_url: str, canary: Canary
 ) -> None:
-    """Discriminates: `rel` left out by `restrain`; a Referrer-Policy other than no-referrer."""
+    """Discriminates: `rel` left out by `restrictAttributes`; a Referrer-Policy other than no-referrer."""
     watched = await watch(page, bare_url, canary)
     await answer_in(page, bare_url, LINK)
     await page.hover(".prose a")
     await page.focus(".prose a")
     await page.dispatch_event(".prose a", "pointerdown")
-    await watched.nothing_happened()
+    await watched.assert_nothing_happened()
     async with page.context.expect_page() as opened:
         await page.click(".prose a")
     window = await opened.value
@@ -55,8 +55,8 @@ SHOWN = {
 }
 
 
-async def test_a_link_whose_text_names_another_host_says_where_it_leads(page: Page, bare_url: str) -> None:
-    """Discriminates: `tellHosts` left out of `decorate`."""
+async def test_a_link_whose_text_names_another_host_shows_its_target(page: Page, bare_url: str) -> None:
+    """Discriminates: `showHosts` left out of `decorate`."""
     await answer_in(page, bare_url, "\n\n".join(SHOWN))
     assert await page.locator(".prose p").all_inner_texts() == list(SHOWN.values())
     assert await page.locator(".prose a").count() == len(SHOWN) - 1

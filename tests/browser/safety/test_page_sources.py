@@ -1,4 +1,4 @@
-"""What the page's own files show: one HTML sink, nothing inline, nothing foreign, no word missing."""
+"""Checks of the page's own files: one HTML sink, nothing inline, nothing foreign, no missing word."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IN_PAGE = re.compile(r'data-i18n(?:-label|-placeholder)?="(\w+)"')
 
 
 def code(file: Path) -> str:
-    """Without comments."""
+    """The file without comments."""
     return re.sub(r"/\*.*?\*/|(?<=\s)//[^\n]*|^//[^\n]*", "", file.read_text("utf-8"), flags=re.S | re.M)
 
 
@@ -46,18 +46,18 @@ def test_the_page_has_one_sink_for_html() -> None:
 
 
 @pytest.mark.parametrize("pattern", FORBIDDEN)
-def test_no_script_uses_another_way_to_make_markup_or_code_of_text(pattern: str) -> None:
+def test_no_script_creates_markup_or_code_from_text_in_another_way(pattern: str) -> None:
     assert [file.name for file in JS if re.search(pattern, code(file))] == []
 
 
-def test_the_page_holds_nothing_inline() -> None:
+def test_the_page_contains_nothing_inline() -> None:
     text = PAGE.read_text("utf-8")
     assert re.findall(r"\s(on\w+|style)\s*=", text) == []
     assert re.findall(r"<style|<script(?![^>]*\ssrc=)|javascript:|<base", text) == []
 
 
 def test_no_file_of_the_page_names_another_origin() -> None:
-    """Names of XML are no addresses; `http://` alone is how a script completes a host."""
+    """XML namespaces are not addresses; `http://` alone is how a script completes a host."""
     results = [
         (file.name, address)
         for file in (*JS, *CSS, PAGE, WEB / "icon.svg")
@@ -67,7 +67,7 @@ def test_no_file_of_the_page_names_another_origin() -> None:
     assert results == []
 
 
-def test_both_languages_have_the_same_words_and_each_word_one_home() -> None:
+def test_both_languages_have_the_same_words_and_each_word_is_defined_once() -> None:
     homes: dict[str, str] = {}
     for file in WORDS:
         chinese, english = words_of(file, "zh"), words_of(file, "en")
@@ -77,7 +77,7 @@ def test_both_languages_have_the_same_words_and_each_word_one_home() -> None:
             homes[key] = file.name
 
 
-def test_every_word_that_is_asked_for_is_there() -> None:
+def test_every_word_that_is_used_exists() -> None:
     known = {key for file in WORDS for key in words_of(file, "zh")}
     asked = {key for file in JS for groups in KEYS.findall(code(file)) for key in groups if key}
     asked |= set(IN_PAGE.findall(PAGE.read_text("utf-8")))
@@ -104,7 +104,7 @@ def test_every_script_is_reached_from_the_page() -> None:
     assert {file.name for file in {*JS} - reached} == {"boot.js"}
 
 
-def test_every_style_sheet_is_linked_and_there() -> None:
+def test_every_style_sheet_is_linked_and_exists() -> None:
     linked = set(re.findall(r'href="web/(css/[\w-]+\.css)"', PAGE.read_text("utf-8")))
     assert linked == {file.relative_to(WEB).as_posix() for file in CSS}
 

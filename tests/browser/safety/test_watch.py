@@ -1,4 +1,4 @@
-"""The watch itself: it sees what it is there for, so that its silence means something."""
+"""The detector itself: it detects what it is meant to, so that its silence means something."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.browser.safety.payloads import LEAKS, SHAPES, XSS
 from tests.browser.support.canary import Canary
 from tests.browser.support.watching import watch
 
-# Each shape as the body of a frame of its own, some frames at a time; returns the names of those that ran.
+# Each shape as the body of its own frame, some frames at a time; returns the names of those that ran.
 UNGUARDED = """async (shapes) => {
   const open = async ([name, text]) => {
     const frame = document.createElement("iframe");
@@ -41,14 +41,14 @@ UNGUARDED = """async (shapes) => {
   return ran;
 }"""
 
-# Resolves when the policy has stopped it.
+# Resolves when the policy has blocked it.
 ADD_IMAGE = """() => new Promise((resolve) => {
   addEventListener("securitypolicyviolation", () => resolve(), { once: true });
   document.body.append(Object.assign(new Image(), { src: "http://evil.test/x" }));
 })"""
 
 
-def test_the_shapes_are_as_many_as_promised_and_no_two_are_the_same() -> None:
+def test_the_shapes_are_as_many_as_promised_and_all_different() -> None:
     def normal(text: str) -> str:
         return re.sub(r"/leak(\?\w\b)?", "/leak", re.sub(r"[ \n]+", " ", text)).strip()
 
@@ -60,20 +60,20 @@ def test_the_shapes_are_as_many_as_promised_and_no_two_are_the_same() -> None:
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_without_any_guard_the_shapes_do_run_and_call_home(browser: Browser, canary: Canary) -> None:
-    """Shapes that are raw HTML, in a document without policy or sanitiser: the corpus has teeth."""
+    """Shapes that are raw HTML, in a document without policy or sanitiser: the corpus really attacks."""
     before = len(canary.requests)
     page = await browser.new_page()
     ran = await page.evaluate(UNGUARDED, [[shape.name, shape.text] for shape in SHAPES if "<" in shape.text])
     for _ in range(100):
         if len(canary.requests) - before >= 30:
             break
-        await page.wait_for_timeout(100)  # between two looks
+        await page.wait_for_timeout(100)  # between two polls
     await page.close()
     assert len(ran) >= 80
     assert len(canary.requests) - before >= 30
 
 
-async def test_the_watch_sees_a_request_and_the_policy_that_stops_it(
+async def test_the_detector_sees_a_request_and_the_policy_that_blocks_it(
     page: Page, bare_url: str, canary: Canary
 ) -> None:
     watched = await watch(page, bare_url, canary)
@@ -85,7 +85,7 @@ async def test_the_watch_sees_a_request_and_the_policy_that_stops_it(
     assert await watched.odd_markup("html") == ["<img>"]
 
 
-async def test_the_browser_itself_takes_no_unsanitised_markup(page: Page, bare_url: str) -> None:
+async def test_the_browser_itself_rejects_unsanitised_markup(page: Page, bare_url: str) -> None:
     """Discriminates: `require-trusted-types-for` left out of the policy."""
     await page.goto(bare_url)
     await page.evaluate("part('answer/markdown.js').then((module) => module.engineReady)")

@@ -1,1 +1,1 @@
-"""The list of conversations and what is done to one."""
+"""The list of conversations, and the actions on one."""

@@ -1,4 +1,5 @@
-"""What a reader does with a conversation: rename, keep, export, delete; and what each says when it fails."""
+"""What a reader does with a conversation: rename, keep, export, delete; and each action's message when it
+fails."""
 
 from __future__ import annotations
 
@@ -8,9 +9,17 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.support.conversations import answered_with, bring, choose, erase, open_menu, row, stored
+from tests.browser.support.conversations import (
+    answered_with,
+    choose,
+    erase,
+    import_session,
+    open_menu,
+    row,
+    stored,
+)
 
-# Once the server has said what it keeps to: days, sizes, and the endings that the file chooser takes.
+# Once the server has sent its limits: days, sizes, and the file extensions that the chooser accepts.
 WITH_LIMITS = "#documents input[type=file][accept*='.docx']"
 
 
@@ -22,8 +31,8 @@ async def refuse(route: Route) -> None:
     await route.fulfill(status=503, json={"error": error})
 
 
-async def test_a_conversation_is_renamed_in_its_place(page: Page, server_url: str) -> None:
-    chat = bring(server_url, "旧名")
+async def test_a_conversation_is_renamed_in_place(page: Page, server_url: str) -> None:
+    chat = import_session(server_url, "旧名")
     await page.goto(server_url)
     await open_menu(page, chat)
     await choose(page, "重命名")
@@ -37,7 +46,7 @@ async def test_a_conversation_is_renamed_in_its_place(page: Page, server_url: st
 @pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("way", ["dblclick", "F2", "menu"])
 async def test_the_open_conversation_is_renamed_at_its_title(page: Page, server_url: str, way: str) -> None:
-    chat = bring(server_url, "旧名")
+    chat = import_session(server_url, "旧名")
     await page.goto(f"{server_url}/#/s/{chat}")
     await page.wait_for_selector("h1:has-text('旧名')")
     if way == "dblclick":
@@ -56,8 +65,8 @@ async def test_the_open_conversation_is_renamed_at_its_title(page: Page, server_
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_name_that_is_not_saved_stays_in_its_field(page: Page, server_url: str) -> None:
-    """Discriminates: a failure that is swallowed; a field that closes before the server has said yes."""
-    chat = bring(server_url, "旧名")
+    """Discriminates: a swallowed failure; a field that closes before the server has confirmed."""
+    chat = import_session(server_url, "旧名")
     await page.goto(server_url)
     await page.route(f"**/sessions/{chat}", refuse)
     await page.press(f"{row(chat)} .session-link", "F2")
@@ -70,10 +79,10 @@ async def test_a_name_that_is_not_saved_stays_in_its_field(page: Page, server_ur
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_kept_conversation_carries_a_pin_and_one_that_is_not_says_until_when(
+async def test_a_kept_conversation_has_a_pin_and_others_show_their_expiry(
     page: Page, server_url: str
 ) -> None:
-    chat = bring(server_url, "要留着的", days_ago=3)
+    chat = import_session(server_url, "要留着的", days_ago=3)
     await page.goto(server_url)
     await page.wait_for_selector(WITH_LIMITS, state="attached")
     await open_menu(page, chat)
@@ -98,7 +107,7 @@ def read(file: Path) -> str:
 async def test_a_conversation_is_exported_as_a_file_with_its_title(
     page: Page, server_url: str, words: str
 ) -> None:
-    chat = bring(server_url, "带走/的\u202e对话", turns=2)
+    chat = import_session(server_url, "带走/的\u202e对话", turns=2)
     await page.goto(server_url)
     await open_menu(page, chat)
     async with page.expect_download() as downloading:
@@ -113,8 +122,8 @@ async def test_a_conversation_is_exported_as_a_file_with_its_title(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_export_that_fails_says_why(page: Page, server_url: str) -> None:
-    chat = bring(server_url, "带不走的")
+async def test_a_failed_export_says_why(page: Page, server_url: str) -> None:
+    chat = import_session(server_url, "带不走的")
     await page.goto(server_url)
     await page.route("**/export?*", refuse)
     await open_menu(page, chat)
@@ -122,10 +131,10 @@ async def test_an_export_that_fails_says_why(page: Page, server_url: str) -> Non
     await answered_with(page, "没能导出。服务器正忙")
 
 
-async def test_a_deleted_conversation_is_gone_with_its_turns_and_says_how_many(
+async def test_a_deleted_conversation_disappears_with_its_turns_and_says_how_many(
     page: Page, server_url: str
 ) -> None:
-    chat = bring(server_url, "不要的", turns=3)
+    chat = import_session(server_url, "不要的", turns=3)
     await page.goto(f"{server_url}/#/s/{chat}")
     await page.wait_for_selector(".turn:nth-child(3)")
     await open_menu(page, chat)
@@ -139,9 +148,11 @@ async def test_a_deleted_conversation_is_gone_with_its_turns_and_says_how_many(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_what_could_not_be_deleted_is_still_there_and_says_why(page: Page, server_url: str) -> None:
-    """Discriminates: a failure that is swallowed; a row taken away before the server's answer."""
-    chat = bring(server_url, "留下的")
+async def test_a_conversation_that_could_not_be_deleted_stays_and_says_why(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: a swallowed failure; a row removed before the server's answer."""
+    chat = import_session(server_url, "留下的")
     await page.goto(f"{server_url}/#/s/{chat}")
     await page.wait_for_selector(".turn")
     await page.route(f"**/sessions/{chat}", refuse)
@@ -153,8 +164,8 @@ async def test_what_could_not_be_deleted_is_still_there_and_says_why(page: Page,
     assert await page.is_visible(".turn")
 
 
-async def test_one_that_another_tab_deleted_goes_from_the_list(page: Page, server_url: str) -> None:
-    chat = bring(server_url, "别处删了的")
+async def test_a_conversation_that_another_tab_deleted_leaves_the_list(page: Page, server_url: str) -> None:
+    chat = import_session(server_url, "别处删了的")
     await page.goto(server_url)
     await open_menu(page, chat)
     erase(server_url, chat)

@@ -1,4 +1,5 @@
-"""A conversation deleted elsewhere while the page asks in it: the question is kept, and it is said why."""
+"""A conversation deleted elsewhere while the page asks in it: the question is kept, and the reader learns
+why."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.browser.support.driving import answered, ask
 from tests.browser.support.live import QUESTION, Live
 
 NOTE = ".composer-note"
-PATIENCE_MS = 30_000  # the page asks several times what became of a turn
+PATIENCE_MS = 30_000  # the page polls the state of a turn
 
 
 def erase(live: Live, session_id: str) -> None:
@@ -22,7 +23,8 @@ def erase(live: Live, session_id: str) -> None:
 async def test_a_question_to_a_deleted_conversation_comes_back_and_is_asked_in_a_new_one(
     page: Page, live: Live
 ) -> None:
-    """Discriminates: no word of the deletion; the question only in the box of a conversation that is gone."""
+    """Discriminates: no mention of the deletion; the question only in the box of a conversation that no
+    longer exists."""
     live.says("one")
     await opened(page, live.url)
     await sent_by(page, QUESTION)
@@ -42,10 +44,8 @@ async def test_a_question_to_a_deleted_conversation_comes_back_and_is_asked_in_a
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_answer_whose_conversation_is_deleted_gives_its_question_back(
-    page: Page, live: Live
-) -> None:
-    """It is stopped first, then deleted. Discriminates: looked for once, while it is still there."""
+async def test_an_answer_whose_conversation_is_deleted_returns_its_question(page: Page, live: Live) -> None:
+    """It is stopped first, then deleted. Discriminates: checked once, while it still exists."""
     live.says(*["word "] * 400, pause_s=0.05)
     await opened(page, live.url)
     await ask(page, QUESTION)
@@ -60,7 +60,8 @@ async def test_an_answer_whose_conversation_is_deleted_gives_its_question_back(
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_asking_again_in_a_deleted_conversation_keeps_the_question_too(page: Page, live: Live) -> None:
-    """It stands nowhere else any more. Discriminates: a question that repeats one of a tree not read."""
+    """It is nowhere else any more. Discriminates: a question that repeats one from a tree that was not
+    read."""
     live.says("one")
     await opened(page, live.url)
     await sent_by(page, QUESTION)
@@ -72,8 +73,8 @@ async def test_asking_again_in_a_deleted_conversation_keeps_the_question_too(pag
     await expect(page.locator(NOTE)).to_contain_text("已被删除", timeout=PATIENCE_MS)
 
 
-async def test_an_answer_that_the_reader_stops_gives_nothing_back(page: Page, live: Live) -> None:
-    """Discriminates: told of a deletion, or given back, when the conversation is there."""
+async def test_an_answer_that_the_reader_stops_returns_nothing_to_the_box(page: Page, live: Live) -> None:
+    """Discriminates: a deletion announced, or the question returned, although the conversation exists."""
     live.says(*["word "] * 400, pause_s=0.05)
     await opened(page, live.url)
     await ask(page, QUESTION)

@@ -1,4 +1,4 @@
-"""An export of another product, or of our own: its plan, and only then its conversations."""
+"""An export of another product, or of our own: first its plan, and only then its conversations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NOTICE = "dialog.small-dialog p[role=status]"
 CHOOSER = "dialog.small-dialog input[type=file]"
 
 
-async def test_the_plan_is_shown_before_anything_is_brought_in(
+async def test_the_plan_is_shown_before_anything_is_imported(
     page: Page, stubbed: Stubbed, tmp_path: Path
 ) -> None:
-    """Discriminates: a file that is brought in as soon as it is chosen; a refused one that hides the plan of
+    """Discriminates: a file that is imported as soon as it is chosen; a refused one that hides the plan of
     the next, or that only the server's English explains."""
     export, broken = tmp_path / "conversations.json", tmp_path / "broken.json"
     grown = chatgpt()
@@ -48,9 +48,9 @@ async def test_the_plan_is_shown_before_anything_is_brought_in(
     await expect(page.locator("dialog.small-dialog .button.primary")).to_be_hidden()
 
 
-async def test_an_export_of_our_own_comes_back(page: Page, stubbed: Stubbed, tmp_path: Path) -> None:
-    """Discriminates: a page that refuses the file which it has made itself, by its name even; a plan to bring
-    in what is here."""
+async def test_an_export_of_our_own_can_be_imported(page: Page, stubbed: Stubbed, tmp_path: Path) -> None:
+    """Discriminates: a page that refuses the file which it created itself, perhaps by its name; a plan to
+    import what already exists."""
     path = tmp_path / "导出.JSON"
     async with httpx.AsyncClient(base_url=stubbed.url, timeout=60) as client:
         turns = [

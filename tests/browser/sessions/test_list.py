@@ -1,4 +1,4 @@
-"""The list of conversations: its order, its pages, its search, and the reader's place in it."""
+"""The list of conversations: its order, its pages, its search, and the reader's position in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.support.conversations import bring, come_back, erase, row, titles
+from tests.browser.support.conversations import erase, import_session, return_to_tab, row, titles
 from tests.browser.support.driving import answered, ask
 from tests.browser.support.live import QUESTION, Live
 from tests.support.servers.app import HASHING
@@ -20,12 +20,12 @@ AGES = {"今天的": 0.0, "四天前的": 4.0, "老的": 400.0}
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of its own with sixty conversations of two days ago and a few of other days."""
+    """A separate server with sixty conversations of two days ago and a few of other days."""
     with running_server(tmp_path_factory.mktemp("listed"), LOAD_SAMPLE="false", EMBEDDING=HASHING) as server:
         for number in range(MANY):
-            bring(server.url, f"第 {number} 个", days_ago=2 + number / 10_000)
+            import_session(server.url, f"第 {number} 个", days_ago=2 + number / 10_000)
         for title, days_ago in AGES.items():
-            bring(server.url, title, days_ago=days_ago)
+            import_session(server.url, title, days_ago=days_ago)
         yield server.url
 
 
@@ -37,7 +37,7 @@ async def whole_list(page: Page) -> None:
     await page.wait_for_selector(".session:has-text('第 0 个')")
     while not await page.locator(".session:has-text('老的')").count():
         await scroll_to_end(page)
-        await page.wait_for_timeout(50)  # between two turns of the wheel
+        await page.wait_for_timeout(50)  # between two turns of the mouse wheel
 
 
 async def search(page: Page, text: str) -> None:
@@ -46,7 +46,7 @@ async def search(page: Page, text: str) -> None:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_conversations_stand_under_the_day_of_their_newest_turn(page: Page, url: str) -> None:
+async def test_conversations_are_grouped_by_the_day_of_their_newest_turn(page: Page, url: str) -> None:
     await page.goto(url)
     await whole_list(page)
     headings = await page.locator("#sessions h2").all_inner_texts()
@@ -58,8 +58,8 @@ async def test_conversations_stand_under_the_day_of_their_newest_turn(page: Page
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_list_goes_on_when_it_is_scrolled(page: Page, url: str) -> None:
-    """Discriminates: no watcher at the end of the list; a page that is put in twice."""
+async def test_the_list_continues_when_it_is_scrolled(page: Page, url: str) -> None:
+    """Discriminates: no observer at the end of the list; a page that is inserted twice."""
     await page.goto(url)
     await page.wait_for_selector(".session")
     assert await page.locator(".session").count() == 50
@@ -71,8 +71,8 @@ async def test_the_list_goes_on_when_it_is_scrolled(page: Page, url: str) -> Non
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_search_finds_what_no_page_has_shown_yet(page: Page, url: str) -> None:
-    """Discriminates: a search among the rows that are there."""
+async def test_a_search_finds_conversations_that_no_page_has_shown_yet(page: Page, url: str) -> None:
+    """Discriminates: a search among the loaded rows."""
     await page.goto(url)
     await page.wait_for_selector(".session")
     await page.fill("#session-search", "老的")
@@ -83,10 +83,10 @@ async def test_a_search_finds_what_no_page_has_shown_yet(page: Page, url: str) -
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_search_finds_what_was_said_and_opens_it_there(page: Page, url: str) -> None:
-    """Discriminates: titles alone; a link to the end of the conversation; words that stay when the search is
-    over; a field that the arrow does not lead out of."""
-    session_id = bring(url, "很长的一次", turns=40)
+async def test_a_search_finds_words_of_a_turn_and_opens_it_there(page: Page, url: str) -> None:
+    """Discriminates: only titles; a link to the end of the conversation; words that stay when the search is
+    over; a field that the arrow key cannot leave."""
+    session_id = import_session(url, "很长的一次", turns=40)
     try:
         await page.goto(url)
         await search(page, "第 7 个问题")
@@ -103,7 +103,7 @@ async def test_a_search_finds_what_was_said_and_opens_it_there(page: Page, url: 
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_search_that_finds_nothing_says_so_and_esc_brings_the_list_back(page: Page, url: str) -> None:
+async def test_a_search_without_hits_says_so_and_esc_restores_the_list(page: Page, url: str) -> None:
     await page.goto(url)
     await page.wait_for_selector(".session")
     await page.fill("#session-search", "<b>没有</b>")
@@ -116,7 +116,7 @@ async def test_a_search_that_finds_nothing_says_so_and_esc_brings_the_list_back(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_search_that_fails_says_so_and_can_be_done_again(page: Page, url: str) -> None:
+async def test_a_failing_search_says_so_and_can_be_repeated(page: Page, url: str) -> None:
     await page.goto(url)
     await page.wait_for_selector(".session")
     await page.route("**/sessions?*q=*", lambda route: route.abort())
@@ -128,8 +128,8 @@ async def test_a_search_that_fails_says_so_and_can_be_done_again(page: Page, url
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_new_reply_keeps_the_place_and_what_is_being_typed(page: Page, url: str) -> None:
-    """Discriminates: rows that are made anew; a field that moves; a list that goes back to its top."""
+async def test_a_new_reply_keeps_the_position_and_what_is_being_typed(page: Page, url: str) -> None:
+    """Discriminates: rows that are recreated; a field that moves; a list that jumps back to its top."""
     await page.goto(url)
     await whole_list(page)
     await page.evaluate("document.querySelector('#sessions').scrollTop = 400")
@@ -137,8 +137,8 @@ async def test_a_new_reply_keeps_the_place_and_what_is_being_typed(page: Page, u
     await edited.locator(".session-link").press("F2")
     await page.keyboard.type("写到一半")
     top = await page.evaluate("document.querySelector('#sessions').scrollTop")
-    bring(url, "别处新开的")
-    await come_back(page)
+    import_session(url, "别处新开的")
+    await return_to_tab(page)
     await page.wait_for_selector(".session:has-text('别处新开的')")
     assert await page.input_value(".rename") == "写到一半"
     assert await page.evaluate("document.activeElement.className") == "rename"
@@ -148,8 +148,8 @@ async def test_a_new_reply_keeps_the_place_and_what_is_being_typed(page: Page, u
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_old_conversation_opened_by_its_address_has_its_name(page: Page, url: str) -> None:
-    """Discriminates: a title looked for among the rows alone."""
-    old = bring(url, "很久以前的对话", days_ago=500)
+    """Discriminates: a title searched for among the rows only."""
+    old = import_session(url, "很久以前的对话", days_ago=500)
     await page.goto(f"{url}/#/s/{old}")
     await page.wait_for_selector("h1:has-text('很久以前的对话')")
     assert await page.title() == "很久以前的对话 · Wenmai"
@@ -159,7 +159,7 @@ async def test_an_old_conversation_opened_by_its_address_has_its_name(page: Page
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_arrow_keys_go_from_one_conversation_to_the_next(page: Page, url: str) -> None:
+async def test_the_arrow_keys_move_from_one_conversation_to_the_next(page: Page, url: str) -> None:
     await page.goto(url)
     await page.focus(".session-link >> nth=0")
     await page.keyboard.press("ArrowDown")
@@ -171,7 +171,7 @@ async def test_the_arrow_keys_go_from_one_conversation_to_the_next(page: Page, u
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_conversation_that_began_while_the_list_was_on_its_way_is_in_it(page: Page, url: str) -> None:
+async def test_a_conversation_that_began_while_the_list_was_loading_is_in_it(page: Page, url: str) -> None:
     """Discriminates: an open conversation that has no row until the next question."""
     read, opened = asyncio.Event(), asyncio.Event()
 
@@ -184,7 +184,7 @@ async def test_a_conversation_that_began_while_the_list_was_on_its_way_is_in_it(
     await page.route("**/sessions?*", late, times=1)
     await page.goto(url)
     await read.wait()
-    session_id = bring(url, "刚开始的")
+    session_id = import_session(url, "刚开始的")
     try:
         await page.goto(f"{url}/#/s/{session_id}")
         await page.wait_for_selector(".asked:has-text('第 1 个问题')")
@@ -195,7 +195,8 @@ async def test_a_conversation_that_began_while_the_list_was_on_its_way_is_in_it(
 
 
 async def test_a_conversation_that_is_being_answered_is_marked(page: Page, live: Live) -> None:
-    """Discriminates: one that the reader has left looks like any other until its answer is complete."""
+    """Discriminates: a conversation that the reader has left looks like any other until its answer is
+    complete."""
     live.says("一", "二", halts=(1,))
     await page.goto(live.url)
     await ask(page, QUESTION)
@@ -206,7 +207,7 @@ async def test_a_conversation_that_is_being_answered_is_marked(page: Page, live:
     await expect(mark.locator("visible=true")).to_have_count(1)
     await page.reload()  # as another window sees it
     await expect(mark.locator("visible=true")).to_have_count(1)
-    live.go_on()
+    live.resume()
     await page.click(".session-link >> nth=0")
     await answered(page)
     await expect(mark.locator("visible=true")).to_have_count(0)

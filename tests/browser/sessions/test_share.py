@@ -1,4 +1,4 @@
-"""A link to the branch that is shown: made and taken back on the page, and opened by somebody else."""
+"""A link to the displayed branch: created and revoked on the page, and opened by somebody else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDRESS = ".share-link input"
 
 @asynccontextmanager
 async def shared(page: Page, folder: Path) -> AsyncIterator[dict[str, Any]]:
-    """A link to the left branch, though the right one is the newest; the page shows it in its dialog."""
+    """A link to the left branch, although the right one is the newest; the page shows it in its dialog."""
     async with serving(make_settings(folder)) as url, httpx.AsyncClient(base_url=url, timeout=30) as http:
         body = {"title": "灯塔", "turns": TURNS}
         session = (await http.post("/sessions/import", json=body)).raise_for_status().json()["session_id"]
@@ -43,7 +43,7 @@ async def shared(page: Page, folder: Path) -> AsyncIterator[dict[str, Any]]:
 
 @asynccontextmanager
 async def stranger(page: Page) -> AsyncIterator[Page]:
-    """Another browser, without anything that the first one keeps."""
+    """Another browser, without any data of the first one."""
     assert page.context.browser
     context = await profile(page.context.browser)
     yield await context.new_page()
@@ -59,7 +59,8 @@ async def status(page: Page, address: str) -> int:
 async def test_whoever_has_the_link_reads_the_branch_and_reaches_nothing_else(
     page: Page, tmp_path: Path
 ) -> None:
-    """Discriminates: the newest branch, where another one is shown; a link in the page that leads on."""
+    """Discriminates: the newest branch, although another one is displayed; a link in the page that leads
+    further."""
     async with shared(page, tmp_path) as link, stranger(page) as reader:
         asked: list[str] = []
         reader.on("request", lambda request: asked.append(request.url))
@@ -72,7 +73,7 @@ async def test_whoever_has_the_link_reads_the_branch_and_reaches_nothing_else(
         assert link["session"] not in await reader.content()
 
 
-async def test_a_link_that_is_taken_back_opens_nothing(page: Page, tmp_path: Path) -> None:
+async def test_a_revoked_link_opens_nothing(page: Page, tmp_path: Path) -> None:
     async with shared(page, tmp_path) as link, stranger(page) as reader:
         await page.click("text=收回")
         await expect(page.locator(".share-list li")).to_have_count(0)
@@ -81,9 +82,7 @@ async def test_a_link_that_is_taken_back_opens_nothing(page: Page, tmp_path: Pat
 
 
 @pytest.mark.full("a second server")
-async def test_a_link_that_has_ended_opens_nothing_and_is_no_longer_listed(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_an_expired_link_opens_nothing_and_is_no_longer_listed(page: Page, tmp_path: Path) -> None:
     async with shared(page, tmp_path) as link, stranger(page) as reader:
         await page.reload()
         with time_machine.travel(timedelta(days=7, minutes=1)):

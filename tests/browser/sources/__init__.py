@@ -1,1 +1,1 @@
-"""The sources of an answer: cards, marks, surroundings."""
+"""The sources of an answer: cards, marks, context."""

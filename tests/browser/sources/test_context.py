@@ -26,7 +26,7 @@ def chunk(position: int, **changes: Any) -> dict[str, Any]:
 
 
 async def answer_chunks(page: Page, last: int = 24, **changes: Any) -> list[str]:
-    """A document of `last` chunks, the cited one the twentieth; the list fills with the queries."""
+    """A document of `last` chunks, the twentieth being cited; the list receives the queries."""
     asked: list[str] = []
 
     async def fulfil(route: Route) -> None:
@@ -45,7 +45,7 @@ async def answer_chunks(page: Page, last: int = 24, **changes: Any) -> list[str]
     return asked
 
 
-async def test_a_real_passage_stands_between_its_neighbours(page: Page, server_url: str) -> None:
+async def test_a_real_passage_is_shown_between_its_neighbours(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     await ask(page, "父子链是什么？")
     await answered(page)
@@ -63,8 +63,10 @@ async def test_a_real_passage_stands_between_its_neighbours(page: Page, server_u
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_more_is_read_to_either_side_and_the_passage_stays_in_view(page: Page, server_url: str) -> None:
-    """Discriminates: a chunk shown twice where neighbours and section overlap; a jump of the text."""
+async def test_more_can_be_read_on_either_side_and_the_passage_stays_in_view(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: a chunk shown twice where neighbours and section overlap; text that jumps."""
     asked = await answer_chunks(page)
     await shown(page, server_url, "见 [1]", citation(chunk_id="c20"))
     await page.click(".cite")

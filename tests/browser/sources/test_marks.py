@@ -1,4 +1,4 @@
-"""A source mark stands beside the word it is for: no line begins with one, and copied text is as it was."""
+"""A source mark stays beside its word: no line begins with one, and copied text is unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEFORE = (
 )
 MARKS = ("[1]\u3002后面的字", "[1], then", "[1, 2]后面", "[1][2] [3]\uff0c后面")
 
-# Renders each text at many widths; returns those in which a mark begins a line, and what copying gives.
+# Renders each text at many widths; returns those in which a mark begins a line, and the copied text.
 LAY_OUT = """async (texts) => {
   const { AnswerView } = await part("answer/view.js");
   const { engineReady } = await part("answer/markdown.js");
@@ -55,7 +55,7 @@ LAY_OUT = """async (texts) => {
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_no_line_begins_with_a_source_mark(page: Page, server_url: str) -> None:
-    """Discriminates: a line that breaks before the button; one that breaks at the space before it."""
+    """Discriminates: a line that breaks before the button, or at the space before it."""
     await page.goto(server_url)
     texts = ["字" * n + before + mark for n in range(1, 36) for before in BEFORE for mark in MARKS]
     results = await page.evaluate(LAY_OUT, texts)
@@ -63,7 +63,7 @@ async def test_no_line_begins_with_a_source_mark(page: Page, server_url: str) ->
     assert results["alone"] == []
 
 
-async def test_a_marked_text_is_copied_as_it_is_read(page: Page, server_url: str) -> None:
+async def test_a_marked_text_is_copied_as_it_reads(page: Page, server_url: str) -> None:
     """Discriminates: a joining character written into the text; a space lost with its mark."""
     await page.goto(server_url)
     results = await page.evaluate(LAY_OUT, ["父子链 [1]\u3002后面", "父子链[1]后面", "一 [99] 二 [2] 三"])
@@ -73,7 +73,8 @@ async def test_a_marked_text_is_copied_as_it_is_read(page: Page, server_url: str
 async def test_marks_are_the_same_whether_the_sources_were_known_before_or_after(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: the space before a mark that is none, left out or doubled when it becomes text again."""
+    """Discriminates: the space before a mark without a source left out or doubled when it becomes text
+    again."""
     await page.goto(server_url)
     both = """async (text) => {
       const { AnswerView } = await part("answer/view.js");

@@ -1,4 +1,5 @@
-"""The sources of an answer: their cards, the way from a mark to its card and back, and a glance beside it."""
+"""The sources of an answer: their cards, the way from a mark to its card and back, and a preview beside
+it."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ from tests.browser.support.driving import (
 
 HEAR = """async () => {
   const { subscribe } = await part("base/bus.js");
-  window.__told = [];
+  window.__published = [];
   for (const name of ["quote", "persona", "filter"]) {
-    subscribe(name, (detail) => window.__told.push([name, detail]));
+    subscribe(name, (detail) => window.__published.push([name, detail]));
   }
 }"""
 PARTS = [".prose", ".source-box"]
@@ -36,7 +37,7 @@ BACK_AND_TO_END = """() => {
   return [back.getBoundingClientRect().bottom, toEnd.getBoundingClientRect().top];
 }"""
 PREVIEW = ".cite-preview"
-# The server has said what it offers: nothing changes the question box any more.
+# The server has sent what it offers: nothing changes the question box any more.
 READY = "body:has(#model option):has(#documents input[type=file][accept*='.docx'])"
 
 
@@ -49,7 +50,7 @@ async def shown(page: Page, server_url: str, answer: str, *sources: dict[str, ob
     await page.wait_for_selector(".prose .part *")
 
 
-async def test_a_card_tells_what_is_known_of_its_source(page: Page, server_url: str) -> None:
+async def test_a_card_shows_what_is_known_of_its_source(page: Page, server_url: str) -> None:
     known = citation(page=3, date="2026-01", version="0123456789abcdef", reason="直接回答了问题")
     await shown(page, server_url, "见 [1]", known, citation(2), citation(3, document_id="e", cited=False))
     first = page.locator(".source >> nth=0")
@@ -69,7 +70,7 @@ async def test_a_card_tells_what_is_known_of_its_source(page: Page, server_url: 
 async def test_the_keyboard_goes_from_a_mark_to_its_card_and_back_to_that_mark(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: a way back to the first mark of that number; none without a mouse."""
+    """Discriminates: a way back to the first mark of that number; no way back without a mouse."""
     await shown(page, server_url, "先见 [1]\u3002\n\n再见 [1]\u3002", citation())
     for way_back in ("Escape", ".source .back"):
         await page.focus(".cite >> nth=1")
@@ -83,7 +84,7 @@ async def test_the_keyboard_goes_from_a_mark_to_its_card_and_back_to_that_mark(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_way_back_from_a_card_is_not_below_another_button(page: Page, server_url: str) -> None:
+async def test_the_back_button_of_a_card_is_not_below_another_button(page: Page, server_url: str) -> None:
     """Discriminates: an opened card that ends under the button that leads to the page's end."""
     long = "\n\n".join(f"第 {n} 段。" for n in range(30))
     marks = "".join(f"[{n}]" for n in range(1, 21))
@@ -94,22 +95,24 @@ async def test_the_way_back_from_a_card_is_not_below_another_button(page: Page, 
     assert bottom <= top
 
 
-async def test_escape_keeps_its_meaning_in_a_card_that_no_mark_led_to(page: Page, server_url: str) -> None:
+async def test_escape_keeps_its_meaning_in_a_card_that_was_not_opened_from_a_mark(
+    page: Page, server_url: str
+) -> None:
     """Discriminates: Esc swallowed by every card: it would not stop a running answer."""
     await shown(page, server_url, "见 [1]", citation())
-    await page.evaluate("addEventListener('keydown', ({ key }) => (window.__heard = key))")
+    await page.evaluate("addEventListener('keydown', ({ key }) => (window.__key = key))")
     await page.focus(".source > summary")
     await page.keyboard.press("Escape")
-    assert await page.evaluate("window.__heard") == "Escape"
+    assert await page.evaluate("window.__key") == "Escape"
 
 
-async def test_a_mark_shows_a_glance_of_its_source_and_nothing_moves(page: Page, server_url: str) -> None:
-    """Discriminates: a glance in the text's flow; the browser's own tip over it, or lost afterwards."""
+async def test_a_mark_shows_a_preview_of_its_source_and_nothing_moves(page: Page, server_url: str) -> None:
+    """Discriminates: a preview in the text's flow; the browser's own tooltip over it, or lost afterwards."""
     await shown(page, server_url, "见 [1]\u3002后面还有字\u3002", citation(page=3))
     await page.wait_for_selector(READY, state="attached")
     boxes = "(name) => document.querySelector(name).getBoundingClientRect().toJSON()"
     places = f"['.prose', '.cite', '.sources', '#dock'].map({boxes})"
-    await page.locator(".cite").scroll_into_view_if_needed()  # to hover is to scroll there first
+    await page.locator(".cite").scroll_into_view_if_needed()  # hovering scrolls there first
     before = await page.evaluate(f"[{places}, {DRAWN}]")
     await page.hover(".cite")
     await page.wait_for_selector(PREVIEW)
@@ -117,7 +120,7 @@ async def test_a_mark_shows_a_glance_of_its_source_and_nothing_moves(page: Page,
     assert await page.get_attribute(".cite", "title") is None
     assert await page.evaluate(places) == before[0]
     await page.hover(PREVIEW)
-    await page.wait_for_timeout(250)  # over the time after which a glance that was left goes
+    await page.wait_for_timeout(250)  # longer than the delay after which a preview disappears
     assert await page.is_visible(PREVIEW)
     await page.hover(".asked")
     await page.wait_for_selector(PREVIEW, state="hidden")
@@ -125,11 +128,11 @@ async def test_a_mark_shows_a_glance_of_its_source_and_nothing_moves(page: Page,
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_keyboard_gets_the_glance_too_and_a_finger_does_not(page: Page, server_url: str) -> None:
+async def test_the_keyboard_gets_the_preview_too_and_a_finger_does_not(page: Page, server_url: str) -> None:
     await shown(page, server_url, "见 [1]", citation())
     over = "new PointerEvent('pointerover', { pointerType: 'touch', bubbles: true })"
     await page.locator(".cite").evaluate(f"(mark) => mark.dispatchEvent({over})")
-    await page.wait_for_timeout(250)  # over the time after which a mouse would have its glance
+    await page.wait_for_timeout(250)  # longer than the delay after which a mouse would get its preview
     assert await page.is_visible(PREVIEW) is False
     await page.focus(".show-prompt")
     await page.keyboard.press("Tab")
@@ -143,10 +146,8 @@ async def test_the_keyboard_gets_the_glance_too_and_a_finger_does_not(page: Page
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_glance_of_the_keyboard_goes_along_when_the_page_scrolls(
-    page: Page, server_url: str
-) -> None:
-    """Discriminates: any scrolling ends a glance, that by which the focus came into view too."""
+async def test_the_keyboards_preview_moves_along_when_the_page_scrolls(page: Page, server_url: str) -> None:
+    """Discriminates: any scrolling closes a preview, even that by which the focus came into view."""
     await shown(page, server_url, "见 [1]\n\n" + "后面还有很多字。\n\n" * 80, citation())
     await page.focus(".show-prompt")
     await page.keyboard.press("Tab")
@@ -169,7 +170,7 @@ async def test_the_glance_of_the_keyboard_goes_along_when_the_page_scrolls(
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_reload_shows_the_same_answer_and_sources(page: Page, server_url: str) -> None:
-    """Discriminates: anything of a card taken from the stream alone; ids that are counted up."""
+    """Discriminates: anything of a card taken only from the stream; ids that are counted up."""
     await page.goto(server_url)
     await ask(page, "父子链是什么？")
     await answered(page)
@@ -199,7 +200,7 @@ async def test_a_passage_is_quoted_made_a_persona_and_its_document_asked_alone(
             "document.querySelector('.source').open || document.querySelector('.source summary').click()"
         )
         await page.locator(".source-actions button", has_text=name).click()
-    calls: list[list[Any]] = await page.evaluate("window.__told")
+    calls: list[list[Any]] = await page.evaluate("window.__published")
     text = {"file_name": "指南.md", "text": "前文。关键的一句。后文。"}
     assert calls == [
         ["quote", text],
@@ -212,7 +213,7 @@ async def test_a_passage_is_quoted_made_a_persona_and_its_document_asked_alone(
 async def test_a_thousand_sources_are_paged_and_the_last_mark_finds_its_card(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: a card made for each at once."""
+    """Discriminates: all cards created at once."""
     sources = [citation(n, cited=n in (1, 99), document_id=f"d{n}") for n in range(1, 1001)]
     await shown(page, server_url, "见 [1] [99]", *sources)
     assert await page.locator(".source").count() == 22
@@ -233,10 +234,8 @@ async def test_a_thousand_sources_are_paged_and_the_last_mark_finds_its_card(
     assert await page.evaluate(deck, sources) == [True, 1000]
 
 
-async def test_of_sources_that_an_answer_does_not_mark_the_best_are_shown(
-    page: Page, server_url: str
-) -> None:
-    """Discriminates: all of them open below it, more than a screen of cards down to the least."""
+async def test_of_sources_without_marks_the_best_are_shown(page: Page, server_url: str) -> None:
+    """Discriminates: all of them open below it, more than a screen of cards down to the least relevant."""
     await shown(page, server_url, "没有标注。", *[citation(n, cited=False) for n in range(1, 10)])
     await expect(page.locator(".uncited > summary")).to_have_text("查到 9 条，回答中没有逐条标注")
     await expect(page.locator(".source:visible")).to_have_count(3)
@@ -244,7 +243,7 @@ async def test_of_sources_that_an_answer_does_not_mark_the_best_are_shown(
     await expect(page.locator(".source:visible")).to_have_count(9)
 
 
-async def test_of_an_answer_without_a_word_no_source_is_shown(page: Page, server_url: str) -> None:
+async def test_an_empty_answer_shows_no_sources(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     finished = {"stage": "finished", "turn_id": TURN_ID, "status": "cancelled"}
     events = [("SESSION", SESSION_ID), ("SOURCE", [citation(cited=False)])]
@@ -254,8 +253,8 @@ async def test_of_an_answer_without_a_word_no_source_is_shown(page: Page, server
     assert await page.locator(".source").count() == 0
 
 
-async def test_marks_of_markdown_are_not_glanced_at(page: Page, server_url: str) -> None:
-    """Discriminates: backticks, asterisks targets of links on the card; what looks like marks lost."""
+async def test_markdown_markup_is_not_in_the_preview(page: Page, server_url: str) -> None:
+    """Discriminates: backticks, asterisks or link targets on the card; text that looks like markup lost."""
     key = "## 校准\n看[这一页](page.md#怎么做)，用 `--undo` 和 ``a`b``，**必须** 2 * 3 ** 4，[1] a_b `"
     await shown(page, server_url, "见 [1]", citation(key_passage=key, text=key))
     glance = await page.locator(".source >> nth=0").locator("summary .passage").text_content()
@@ -264,7 +263,7 @@ async def test_marks_of_markdown_are_not_glanced_at(page: Page, server_url: str)
     assert await page.inner_text("mark") == key
 
 
-async def test_a_table_is_glanced_at_as_words(page: Page, server_url: str) -> None:
+async def test_a_table_is_previewed_as_words(page: Page, server_url: str) -> None:
     """Discriminates: bars and a ruler of dashes on the card, closed or opened; a bar of the text lost."""
     table = "| 型号 | 重量 |\n| --- | ---: |\n| X3 | 9.2 kg |"
     await shown(page, server_url, "见 [1]", citation(key_passage=table, text=f"规格 a | b\n\n{table}"))

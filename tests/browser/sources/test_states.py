@@ -1,4 +1,4 @@
-"""Sources whose documents are gone or changed, passages that are hard to place, and hostile ones."""
+"""Sources whose documents were deleted or changed, passages that are hard to locate, and hostile ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def erased(index: int = 1) -> dict[str, object]:
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_erased_source_says_so_instead_of_being_empty(page: Page, server_url: str) -> None:
-    """Discriminates: an empty card with a bar; actions on a document that is gone."""
+    """Discriminates: an empty card with a bar; actions on a deleted document."""
     await shown(page, server_url, "见 [1]", erased())
     card = page.locator(".source")
     assert await card.locator("summary").inner_text() == f"1\n文档已删除\n{DELETED}"
@@ -35,7 +35,7 @@ async def test_an_erased_source_says_so_instead_of_being_empty(page: Page, serve
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_source_of_a_changed_or_removed_document_still_shows_what_it_said(
+async def test_a_source_of_a_changed_or_removed_document_still_shows_its_passage(
     page: Page, server_url: str
 ) -> None:
     removed = citation(2, removed=True)
@@ -50,7 +50,8 @@ async def test_a_source_of_a_changed_or_removed_document_still_shows_what_it_sai
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_passage_is_marked_where_it_can_be_found(page: Page, server_url: str) -> None:
-    """Discriminates: offsets believed where they do not hold; a passage that is lost when it is not there."""
+    """Discriminates: offsets trusted although they do not match; a passage that is lost if it is not at its
+    offset."""
     wrong = citation(passage_start=7, passage_end=13)
     apart = citation(2, key_passage="改写过的一句。")
     none = citation(3, key_passage="")
@@ -66,8 +67,8 @@ async def test_a_passage_is_marked_where_it_can_be_found(page: Page, server_url:
 
 
 async def test_a_table_in_a_passage_reads_as_a_table(page: Page, server_url: str) -> None:
-    """Discriminates: rows of bars; a mark lost where it reaches from one cell to the next; a row without its
-    table's head taken for text."""
+    """Discriminates: rows of bars; a mark lost if it spans two cells; a row without its table's header taken
+    for text."""
     await page.set_viewport_size({"width": 390, "height": 740})
     table = "| 班次 | 时间 |\n|---|---|\n| A | 9:00~18:00 |\n| B \\| C |  |\n| - | - |"
     passage = "A | 9:00~18:00"
@@ -94,8 +95,8 @@ async def test_a_table_in_a_passage_reads_as_a_table(page: Page, server_url: str
 
 
 async def test_code_in_a_passage_reads_as_code(page: Page, server_url: str) -> None:
-    """Discriminates: its fence shown as words, in the card or at a glance; a row in it taken for a table; a
-    mark lost; code that its chunk does not end."""
+    """Discriminates: its fence shown as words, in the card or the preview; a row in it taken for a table; a
+    mark lost; code that its chunk does not close."""
     code = 'def head():\n    return """\n| a | b |\n"""'
     text = f"```python lines 8-10\n{code}\n```\n\nThen:\n```\nmake"
     passage = f"```python lines 8-10\n{code}"
@@ -127,7 +128,7 @@ async def test_a_long_text_opens_at_its_passage_and_scrolls_with_the_keyboard(
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_hostile_words_of_a_source_stay_words_everywhere(page: Page, server_url: str) -> None:
-    """Discriminates: a glance, a reason or a date set as markup."""
+    """Discriminates: a preview, a reason or a date set as markup."""
     hostile = "\n".join(HOSTILE)
     texts = dict.fromkeys(("file_name", "heading", "reason", "date", "key_passage"), HOSTILE[1])
     source = citation(1, **texts, version=HOSTILE[2], text=f"{hostile}\n{HOSTILE[1]}", chunk_id=HOSTILE[3])
@@ -147,7 +148,7 @@ async def test_hostile_words_of_a_source_stay_words_everywhere(page: Page, serve
     assert await page.locator(f":is(#thread, {PREVIEW}) {dangerous}").count() == 0
 
 
-async def test_a_phone_shows_cards_and_glance_without_horizontal_scrolling(
+async def test_a_phone_shows_cards_and_preview_without_horizontal_scrolling(
     page: Page, server_url: str
 ) -> None:
     await page.set_viewport_size({"width": 360, "height": 740})
@@ -168,8 +169,8 @@ async def test_a_phone_shows_cards_and_glance_without_horizontal_scrolling(
 
 
 async def test_an_answer_without_a_passage_says_so_and_small_talk_does_not(page: Page, live: Live) -> None:
-    """Discriminates: nothing in the place of the sources; the line under a greeting or a command, which
-    nothing was searched for; a line that a reload loses."""
+    """Discriminates: nothing in place of the sources; the line under a greeting or a command, for which
+    nothing was searched; a line that a reload loses."""
     live.says("资料里没有写 [1]。")
     await page.goto(live.url)
     for turns, question in enumerate(("火星上有几座火山？", "你好", "/help"), 1):

@@ -1,1 +1,1 @@
-"""The page as a whole: its states, languages, keys, sizes, access."""
+"""The page as a whole: its states, languages, keys, sizes, accessibility."""

@@ -1,5 +1,5 @@
-"""A server that asks for a key: the reader is asked once, and again only for something they do. What
-one key's holder sees and has begun is not shown to another's."""
+"""A server that asks for a key: the reader is asked once, and again only for something they do. What one
+key's holder sees and has started is not shown to another's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers.server import running_server
 KEY, OTHERS = "alpha", "beta"
 BOX = "#question"
 DIALOG = "dialog.small-dialog"
-# Longer than the last time that the page looks for documents by itself after it was opened.
+# Longer than the last delay after which the page, once opened, checks for documents on its own.
 BACKGROUND_MS = 6_500
 
 
@@ -34,7 +34,7 @@ def locked_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def declined(page: Page, locked_url: str) -> AsyncIterator[Page]:
-    """The page after Esc in the dialog that its own first reads brought."""
+    """The page after Esc in the dialog that its own first requests caused."""
     await page.goto(locked_url)
     await page.wait_for_selector(DIALOG)
     await page.keyboard.press("Escape")
@@ -43,12 +43,12 @@ async def declined(page: Page, locked_url: str) -> AsyncIterator[Page]:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_who_declines_is_asked_again_only_for_what_they_do(declined: Page) -> None:
-    """Discriminates: a dialog for each read in the background; none for a question; a list and switches that
-    stay away until the page is loaded again."""
+async def test_a_reader_who_declines_is_asked_again_only_for_their_own_actions(declined: Page) -> None:
+    """Discriminates: a dialog for each background request; no dialog for a question; a list and switches that
+    stay empty until the page is reloaded."""
     page = declined
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    await page.wait_for_timeout(BACKGROUND_MS)  # in which the page asks in the background
+    await page.wait_for_timeout(BACKGROUND_MS)  # while the page sends background requests
     assert await page.locator(DIALOG).count() == 0
     await ask(page, "?")
     await page.fill(f"{DIALOG} input", KEY)
@@ -68,7 +68,7 @@ async def test_a_declined_question_is_not_followed_by_another_dialog(declined: P
     await page.wait_for_selector(DIALOG)
     await page.keyboard.press("Escape")
     await answered(page, status="failed")
-    await page.wait_for_timeout(800)  # in which it would ask again
+    await page.wait_for_timeout(800)  # time for the page to ask again
     assert await page.locator(DIALOG).count() == 0
 
 
@@ -78,7 +78,7 @@ async def give(page: Page, key: str) -> None:
 
 
 async def asked_with(page: Page, url: str, key: str, question: str) -> str:
-    """The address of a conversation of that key's holder, with a draft in there and another in a new one."""
+    """The address of a conversation of that key's holder, with a draft in it and another in a new one."""
     await page.goto(url)
     await give(page, key)
     await ask(page, question)
@@ -94,7 +94,7 @@ async def asked_with(page: Page, url: str, key: str, question: str) -> str:
 
 
 async def refuse(page: Page, key: str) -> None:
-    """Its questions, as a server does that was started without it."""
+    """Its questions, as by a server that was started without a key."""
 
     async def answer(route: Route) -> None:
         if route.request.headers.get("authorization") != f"Bearer {key}":
@@ -105,9 +105,9 @@ async def refuse(page: Page, key: str) -> None:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_anothers_key_shows_nothing_of_what_was_on_the_page(page: Page, locked_url: str) -> None:
-    """Discriminates: a conversation that stays beside another's list; drafts that belong to the tab; a
-    question of one that is asked as another's."""
+async def test_another_key_shows_nothing_of_the_previous_page(page: Page, locked_url: str) -> None:
+    """Discriminates: a conversation that stays beside another owner's list; drafts that belong to the tab; a
+    question of one owner asked as another's."""
     at = await asked_with(page, locked_url, KEY, "what does one earn?")
     await refuse(page, KEY)
     await ask(page, "asked by the first")
@@ -135,8 +135,10 @@ async def test_anothers_key_shows_nothing_of_what_was_on_the_page(page: Page, lo
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_who_uses_another_key_leaves_nothing_and_is_asked_for_one(page: Page, locked_url: str) -> None:
-    """Discriminates: a page that is the next one's as it is; a draft that is shown behind the dialog."""
+async def test_switching_the_key_leaves_nothing_behind_and_asks_for_the_new_one(
+    page: Page, locked_url: str
+) -> None:
+    """Discriminates: a page passed unchanged to the next owner; a draft that is visible behind the dialog."""
     await asked_with(page, locked_url, KEY, "of the first?")
     async with page.expect_event("load"):
         await page.click("#other-key")
@@ -151,8 +153,9 @@ async def test_who_uses_another_key_leaves_nothing_and_is_asked_for_one(page: Pa
     await expect(page.locator("#other-key")).to_be_visible()
 
 
-async def test_a_mistyped_key_is_asked_for_again_and_what_was_begun_stays(declined: Page) -> None:
-    """Discriminates: a key that is kept before the server took it: the right one is another owner's then."""
+async def test_a_mistyped_key_is_asked_for_again_and_the_drafts_stay(declined: Page) -> None:
+    """Discriminates: a key that is stored before the server accepted it: the right one is then another
+    owner's."""
     page = declined
     await page.fill(BOX, "begun without a key")
     await page.click("#sidebar .open-documents")
@@ -167,7 +170,7 @@ async def test_a_mistyped_key_is_asked_for_again_and_what_was_begun_stays(declin
     await expect(page.locator(BOX)).to_have_value("begun without a key")
 
 
-async def test_where_no_key_is_needed_there_is_none_to_change(page: Page, bare_url: str) -> None:
+async def test_without_keys_there_is_no_key_to_change(page: Page, bare_url: str) -> None:
     await page.goto(bare_url)
     await page.wait_for_selector("#sessions > *")
     await expect(page.locator("#other-key")).to_be_hidden()

@@ -1,4 +1,4 @@
-"""axe looks at every state of the page; what it calls serious or critical is a failure."""
+"""axe checks every state of the page; what it calls serious or critical is a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page
 
-from tests.browser.support.conversations import bring
+from tests.browser.support.conversations import import_session
 from tests.browser.support.driving import ASK, answer_with, answered, ask, citation, whole_turn
 from tests.browser.support.profiles import profile
 
@@ -106,7 +106,7 @@ async def no_violations(page: Page) -> None:
 
 
 async def library(page: Page) -> None:
-    """The card of an item; the library is the test's own."""
+    """The card of an item; the library belongs to this test."""
     modules = {"modules": [{"name": "客服", "batches": 1}], "problems": ["a.md: no item in it."]}
     items = {"items": [{"title": "售前", "content": "你是顾问。", "variables": []}], "next": None}
     await page.route("**/library", lambda route: route.fulfill(json=modules))
@@ -139,14 +139,14 @@ STATES: list[Reach] = [
 
 @pytest.fixture(scope="module")
 def listed_url(server_url: str) -> str:
-    bring(server_url, "列表里的一个对话", turns=2)
-    bring(server_url, "保留着的对话", hold=True)
+    import_session(server_url, "列表里的一个对话", turns=2)
+    import_session(server_url, "保留着的对话", hold=True)
     return server_url
 
 
 @pytest_asyncio.fixture(loop_scope="session", params=FORMS)
 async def reader(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
-    """Nothing moves for these readers: axe would measure a colour half-way through its change."""
+    """Without animations: axe would measure a colour half-way through its transition."""
     locale, scheme, width, touch = FORMS[request.param]
     context = await profile(
         browser, locale=locale, color_scheme=scheme, viewport={"width": width, "height": 800},
@@ -169,12 +169,12 @@ async def test_axe_finds_no_serious_fault(reader: Page, listed_url: str, reach: 
     await reader.goto(listed_url)
     await welcome(reader)
     await reach(reader)
-    await reader.wait_for_timeout(100)  # transitions of colour are over
+    await reader.wait_for_timeout(100)  # colour transitions have ended
     assert await faults(reader) == []
 
 
 async def faults(page: Page) -> list[str]:
-    """Each fault with the first nodes that have it, and what axe measured there."""
+    """Each fault with the first nodes that have it, and axe's measurement there."""
     results = await Axe().run(page)
     return [
         f"{fault['id']} ({fault['impact']}) {node['target']} {node.get('failureSummary', '')[:200]}"

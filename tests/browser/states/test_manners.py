@@ -1,4 +1,4 @@
-"""The frame's manners: theme, language, keys, focus, and what a reader who cannot see is told."""
+"""The frame's behaviour: theme, language, keys, focus, and announcements for a reader who cannot see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.documents.panel import document, lists
-from tests.browser.support.conversations import bring, open_menu, row
+from tests.browser.support.conversations import import_session, open_menu, row
 from tests.browser.support.driving import answered, ask
 
 GROUND = "getComputedStyle(document.body).backgroundColor"
@@ -25,9 +25,7 @@ async def choose_theme(page: Page, words: str) -> None:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_theme_goes_along_with_the_device_until_the_reader_chooses(
-    page: Page, server_url: str
-) -> None:
+async def test_the_theme_follows_the_device_until_the_reader_chooses(page: Page, server_url: str) -> None:
     await page.emulate_media(color_scheme="light")
     await page.goto(server_url)
     light = await page.evaluate(GROUND)
@@ -49,11 +47,11 @@ async def test_the_theme_goes_along_with_the_device_until_the_reader_chooses(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_seen(
+async def test_the_chosen_language_persists_and_its_words_are_the_first_shown(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: the Chinese words of the page shown until the script has the English ones; a
-    question lost that was typed before the script was there."""
+    """Discriminates: the Chinese words of the page shown until the script has the English ones; a question
+    lost that was typed before the script was loaded."""
     await page.goto(server_url)
     await page.click("#language")
     held: list[Route] = []
@@ -70,8 +68,8 @@ async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_se
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_examples_and_times_are_in_the_language_that_is_chosen(page: Page, server_url: str) -> None:
-    """Discriminates: examples or times that stay as they were; a label that its place cuts."""
+async def test_examples_and_times_are_in_the_chosen_language(page: Page, server_url: str) -> None:
+    """Discriminates: examples or times that stay unchanged; a label that is cut off."""
     await lists(page, [document(sample=True)])
     await page.goto(server_url)
     examples = page.locator(".example")
@@ -93,10 +91,10 @@ async def test_examples_and_times_are_in_the_language_that_is_chosen(page: Page,
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_keys_lead_to_the_question_the_search_a_new_conversation_and_the_list_of_keys(
+async def test_shortcuts_reach_the_question_the_search_a_new_conversation_and_their_list(
     page: Page, server_url: str
 ) -> None:
-    chat = bring(server_url, "带键盘的")
+    chat = import_session(server_url, "带键盘的")
     await page.goto(f"{server_url}/#/s/{chat}")
     await page.wait_for_selector(".turn")
     await page.keyboard.press("Control+k")
@@ -120,8 +118,8 @@ async def test_keys_lead_to_the_question_the_search_a_new_conversation_and_the_l
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_menu_is_driven_by_keys_and_gives_the_focus_back(page: Page, server_url: str) -> None:
-    chat = bring(server_url, "有菜单的")
+async def test_a_menu_is_operated_by_keys_and_returns_the_focus(page: Page, server_url: str) -> None:
+    chat = import_session(server_url, "有菜单的")
     await page.goto(server_url)
     await page.focus(f"{row(chat)} .row-menu")
     await page.keyboard.press("Enter")
@@ -140,9 +138,9 @@ async def test_a_menu_is_driven_by_keys_and_gives_the_focus_back(page: Page, ser
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_esc_in_a_menu_leaves_the_running_answer_alone(page: Page, server_url: str) -> None:
-    """Discriminates: a menu that neither stops the key nor prevents its default."""
-    chat = bring(server_url, "旁边的")
+async def test_esc_in_a_menu_does_not_stop_the_running_answer(page: Page, server_url: str) -> None:
+    """Discriminates: a menu that neither stops the key event nor prevents its default."""
+    chat = import_session(server_url, "旁边的")
     stops: list[str] = []
     page.on("request", lambda request: stops.append(request.url) if request.url.endswith("/stop") else None)
     await page.route("**/knowledge_chat_conversation", lambda route: None)  # it never ends
@@ -154,7 +152,7 @@ async def test_esc_in_a_menu_leaves_the_running_answer_alone(page: Page, server_
     await page.fill("#session-search", "xyzzy")
     await page.wait_for_selector("#sessions > p")
     await page.press("#session-search", "Escape")
-    # A list that was still to come would take the field for the title away.
+    # A list still to come would take the focus from the title's field.
     await page.wait_for_selector(f"#sessions:not([aria-busy]) {row(chat)}")
     await page.press(f"{row(chat)} .session-link", "F2")
     await page.keyboard.press("Escape")
@@ -162,9 +160,7 @@ async def test_esc_in_a_menu_leaves_the_running_answer_alone(page: Page, server_
     assert stops == []
 
 
-async def test_the_page_has_one_heading_of_the_first_rank_and_named_landmarks(
-    page: Page, server_url: str
-) -> None:
+async def test_the_page_has_one_top_heading_and_named_landmarks(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     assert await page.locator("h1:visible").all_inner_texts() == ["问脉"]
     await ask(page, "父子链是什么\uff1f")
@@ -181,7 +177,7 @@ async def test_the_page_has_one_heading_of_the_first_rank_and_named_landmarks(
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_opening_a_conversation_is_announced(page: Page, server_url: str) -> None:
-    chat = bring(server_url, "听得见的")
+    chat = import_session(server_url, "听得见的")
     await page.goto(server_url)
     await page.click(f"{row(chat)} .session-link")
     await page.wait_for_selector("#announcer:has-text('已打开对话：听得见的')", state="attached")
@@ -189,20 +185,20 @@ async def test_opening_a_conversation_is_announced(page: Page, server_url: str) 
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_nothing_jumps_while_the_page_comes_in(page: Page, server_url: str) -> None:
-    """Discriminates: icons that push their words aside when the script brings them."""
+async def test_nothing_shifts_while_the_page_loads(page: Page, server_url: str) -> None:
+    """Discriminates: icons that push their words aside when the script inserts them."""
     await page.add_init_script(WATCH_JUMPS)
-    bring(server_url, "已有的")
+    import_session(server_url, "已有的")
     await page.goto(server_url)
     await page.wait_for_selector(".session")
-    await page.wait_for_timeout(300)  # in which something would jump
+    await page.wait_for_timeout(300)  # time for something to shift
     jumps = await page.evaluate("window.jumps")
     assert [jump for jump in jumps if "sidebar" in str(jump)] == []
     assert sum(jump[0] for jump in jumps) < 0.02, jumps
     logo = page.locator(".brand img")
     place = await logo.bounding_box()
     await page.evaluate("document.querySelectorAll('.brand > :not(img)').forEach((each) => each.remove())")
-    assert await logo.bounding_box() == place  # where it is drawn before the rest of its row has come
+    assert await logo.bounding_box() == place  # drawn before the rest of its row has loaded
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
@@ -213,7 +209,7 @@ async def test_more_contrast_and_forced_colours_leave_every_control_visible(
     await page.goto(server_url)
     assert await page.evaluate("getComputedStyle(document.querySelector('.hint')).color") == "rgb(58, 69, 76)"
     await page.emulate_media(forced_colors="active")
-    chat = bring(server_url, "系统颜色")
+    chat = import_session(server_url, "系统颜色")
     await page.goto(f"{server_url}/#/s/{chat}")
     await page.wait_for_selector(".session.current")
     outline = "getComputedStyle(document.querySelector('.session.current')).outlineStyle"

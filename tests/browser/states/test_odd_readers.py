@@ -1,4 +1,4 @@
-"""Readers whose browser or hand is unusual: no storage, a key that no header carries, a double click."""
+"""Readers whose browser or hand is unusual: no storage, a key that no header can carry, a double click."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def speaking(live: Live) -> Live:
     return live
 
 
-async def test_where_storage_is_forbidden_a_question_is_answered(page: Page, speaking: Live) -> None:
-    """Discriminates: sessionStorage read unguarded, which passes for a lost connection."""
+async def test_without_storage_a_question_is_answered(page: Page, speaking: Live) -> None:
+    """Discriminates: sessionStorage read unguarded, which looks like a lost connection."""
     await page.add_init_script(NO_STORAGE)
     await page.goto(speaking.url)
     await ask(page, QUESTION)
@@ -29,8 +29,8 @@ async def test_where_storage_is_forbidden_a_question_is_answered(page: Page, spe
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_stored_key_that_cannot_be_sent_is_none(page: Page, speaking: Live) -> None:
-    """Discriminates: the stored key sent as it is, which fetch refuses before anything is sent."""
+async def test_a_stored_key_that_cannot_be_sent_is_ignored(page: Page, speaking: Live) -> None:
+    """Discriminates: the stored key sent unchanged, which fetch refuses before anything is sent."""
     await page.add_init_script("sessionStorage.setItem('wenmai.key', '密钥')")
     await page.goto(speaking.url)
     await ask(page, QUESTION)
@@ -50,7 +50,7 @@ async def test_the_second_click_of_a_double_click_stops_nothing(page: Page, spea
 async def test_a_new_conversation_begins_with_one_click_after_a_question_that_was_never_sent(
     page: Page, speaking: Live
 ) -> None:
-    """Discriminates: the address, which did not change, asked whether there is something to show."""
+    """Discriminates: the unchanged address used to decide whether there is something to show."""
     await page.goto(speaking.url)
     await page.route(
         ASK, lambda route: route.fulfill(status=422, json={"error": {"code": "no", "message": "no"}})

@@ -1,4 +1,4 @@
-"""The page on a phone: a drawer, fingers, and little room."""
+"""The page on a phone: a drawer, touch, and little space."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.branches.branching import ids, shows_version
-from tests.browser.support.conversations import answered_with, bring, choose, row
+from tests.browser.support.conversations import answered_with, choose, import_session, row
 from tests.browser.support.driving import answered, ask
 from tests.browser.support.live import QUESTION, Live
 from tests.browser.support.profiles import profile
 from tests.support.models.stub_llm import Refusal
 
-# What a finger has to meet, and what of it is under 40 px. A control of a line of text is exempt.
+# Touch targets under 40 px. A control within a line of text is exempt.
 SMALL = """() => [...document.querySelectorAll('button, a.session-link, input, select, summary')]
   .filter((node) => node.checkVisibility({ visibilityProperty: true, opacityProperty: true }))
   .filter((node) => !node.closest('[inert]') && !node.matches('.offscreen, .text-button, .cite, .prose *'))
@@ -24,7 +24,7 @@ SMALL = """() => [...document.querySelectorAll('button, a.session-link, input, s
   .map(([node, box]) => `${node.id || node.className} ${Math.round(box.width)}×${Math.round(box.height)}`)"""
 SMALL_IN_ROW = SMALL.replace("document", "document.querySelector('.meta')")
 WIDER = "document.documentElement.scrollWidth - innerWidth"
-# How many lines the buttons of a turn and what stands before them take.
+# Over how many lines the buttons of a turn and what precedes them are spread.
 LINES = """() => new Set([...document.querySelectorAll(".meta button")]
   .filter((node) => node.checkVisibility()).map((node) => node.getBoundingClientRect())
   .map(({ top, bottom }) => Math.round((top + bottom) / 2))).size"""
@@ -40,10 +40,10 @@ async def phone(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterat
     await context.close()
 
 
-async def test_nothing_is_wider_than_the_phone_and_all_can_be_met_by_a_finger(
+async def test_nothing_is_wider_than_the_phone_and_every_target_fits_a_finger(
     phone: Page, server_url: str
 ) -> None:
-    chat = bring(server_url, LONG)
+    chat = import_session(server_url, LONG)
     await phone.goto(server_url)
     assert await phone.evaluate(WIDER) <= 0
     assert await phone.evaluate(SMALL) == []
@@ -57,9 +57,11 @@ async def test_nothing_is_wider_than_the_phone_and_all_can_be_met_by_a_finger(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_menu_of_a_conversation_is_whole_and_works_by_touch(phone: Page, server_url: str) -> None:
+async def test_the_menu_of_a_conversation_is_not_cut_off_and_works_by_touch(
+    phone: Page, server_url: str
+) -> None:
     """Discriminates: a menu inside the list, which cuts it off."""
-    chat = bring(server_url, "指尖上的")
+    chat = import_session(server_url, "指尖上的")
     await phone.goto(server_url)
     await phone.tap("#open-sidebar")
     await phone.tap(f"{row(chat)} .row-menu")
@@ -76,9 +78,9 @@ async def test_the_menu_of_a_conversation_is_whole_and_works_by_touch(phone: Pag
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_drawer_holds_the_focus_and_gives_it_back(phone: Page, server_url: str) -> None:
+async def test_the_drawer_traps_the_focus_and_returns_it(phone: Page, server_url: str) -> None:
     """Discriminates: a page behind the drawer that the Tab key reaches."""
-    bring(server_url, "抽屉里的")
+    import_session(server_url, "抽屉里的")
     await phone.goto(server_url)
     await phone.tap("#open-sidebar")
     await phone.wait_for_selector(".session")
@@ -98,8 +100,8 @@ async def test_the_drawer_holds_the_focus_and_gives_it_back(phone: Page, server_
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_conversation_that_is_opened_shows_its_title_in_the_bar(phone: Page, server_url: str) -> None:
-    chat = bring(server_url, LONG)
+async def test_an_opened_conversation_shows_its_title_in_the_bar(phone: Page, server_url: str) -> None:
+    chat = import_session(server_url, LONG)
     await phone.goto(server_url)
     await phone.tap("#open-sidebar")
     await phone.tap(f"{row(chat)} .session-link")
@@ -115,7 +117,7 @@ async def test_a_conversation_that_is_opened_shows_its_title_in_the_bar(phone: P
 
 async def test_enter_breaks_the_line_and_the_button_sends(phone: Page, server_url: str) -> None:
     """A phone's keyboard has no Shift+Enter. Discriminates: half a question sent by habit; no way to a second
-    line; words about keys that are not there."""
+    line; hints about keys that do not exist."""
     await phone.goto(server_url)
     await phone.tap("#question")
     await phone.keyboard.type("父子链\n是什么？")
@@ -129,7 +131,7 @@ async def test_enter_breaks_the_line_and_the_button_sends(phone: Page, server_ur
     assert "Esc" not in await phone.inner_text(".question-editor")
 
 
-async def test_above_an_open_keyboard_the_answer_keeps_its_room(phone: Page, live: Live) -> None:
+async def test_above_an_open_keyboard_the_answer_keeps_its_space(phone: Page, live: Live) -> None:
     """Discriminates: the persona's line and rows of switches beside a long question on a low window."""
     width = (phone.viewport_size or {"width": 390})["width"]
     await phone.set_viewport_size({"width": width, "height": 500})
@@ -143,7 +145,7 @@ async def test_above_an_open_keyboard_the_answer_keeps_its_room(phone: Page, liv
 
 
 async def test_the_question_box_stays_above_the_keyboard(phone: Page, server_url: str) -> None:
-    """The keyboard takes its room from the page's height, as interactive-widget asks of the browser."""
+    """The keyboard reduces the page's height, as interactive-widget asks of the browser."""
     await phone.goto(server_url)
     await ask(phone, "父子链是什么\uff1f")
     await answered(phone)
@@ -160,7 +162,7 @@ async def test_the_question_box_stays_above_the_keyboard(phone: Page, server_url
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_buttons_of_a_turn_are_one_line_and_its_menu_has_the_others(
+async def test_the_buttons_of_a_turn_are_on_one_line_and_its_menu_has_the_others(
     phone: Page, server_url: str
 ) -> None:
     """Discriminates: buttons that wrap; some that are nowhere; a time that a phone never shows."""
@@ -187,10 +189,10 @@ async def test_the_buttons_of_a_turn_are_one_line_and_its_menu_has_the_others(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_the_menu_of_a_turn_works_by_keyboard_and_gives_the_focus_back(
+async def test_the_menu_of_a_turn_works_by_keyboard_and_returns_the_focus(
     phone: Page, server_url: str
 ) -> None:
-    """Discriminates: what an item opens, opened while the menu has the focus."""
+    """Discriminates: a dialog opened while the menu still has the focus."""
     await phone.goto(server_url)
     await ask(phone, "父子链是什么\uff1f")
     await answered(phone)
@@ -208,7 +210,7 @@ async def test_the_menu_of_a_turn_works_by_keyboard_and_gives_the_focus_back(
     await expect(phone.locator(".turn-more")).to_be_focused()
 
 
-async def test_why_a_question_was_not_answered_is_in_view_with_the_button_to_try_again(
+async def test_why_a_question_was_not_answered_is_in_view_with_the_retry_button(
     phone: Page, live: Live
 ) -> None:
     """Discriminates: the reason and the button below the question box, where nobody looks."""
@@ -226,7 +228,7 @@ async def test_why_a_question_was_not_answered_is_in_view_with_the_button_to_try
     )
 
 
-async def test_enter_on_a_phone_opens_the_library_that_was_typed(phone: Page, server_url: str) -> None:
+async def test_enter_on_a_phone_opens_the_typed_library_command(phone: Page, server_url: str) -> None:
     """Discriminates: a line break below /模块."""
     await phone.goto(server_url)
     await phone.fill("#question", "/模块")

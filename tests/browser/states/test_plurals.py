@@ -1,4 +1,4 @@
-"""What is counted reads as people say it, and a switch of language leaves nothing of the other behind."""
+"""Counts read naturally, and a language switch leaves nothing of the other language behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def english(page: Page, url: str) -> None:
 @pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize(("n", "words"), [(1, "1 source"), (2, "2 sources")])
 async def test_english_counts_one_and_many(page: Page, bare_url: str, n: int, words: str) -> None:
-    """Discriminates: the form of many for one; a form that does not follow the language."""
+    """Discriminates: the plural for one; a form that does not follow the language."""
     await answer_with(page, whole_turn("答 [1]。", sources=[citation(at) for at in range(1, n + 1)]))
     await english(page, bare_url)
     await ask(page, "?")
@@ -43,12 +43,12 @@ async def test_english_counts_one_and_many(page: Page, bare_url: str, n: int, wo
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_count_that_is_not_known_exactly_is_many(page: Page, bare_url: str) -> None:
+async def test_an_inexact_count_is_plural(page: Page, bare_url: str) -> None:
     await english(page, bare_url)
     assert await page.evaluate(PHRASES, [0, "1", "50+"]) == ["0 sources", "1 source", "50+ sources"]
 
 
-def test_no_english_words_count_in_one_form_only() -> None:
+def test_no_english_text_counts_in_a_single_form() -> None:
     """Discriminates: "{n} passages" without a form for one."""
     lines = [line for file in WORDS for line in english_of(file)]
     hits = [line for line in lines if COUNTED.search(line) and "other: " not in line]
@@ -56,7 +56,7 @@ def test_no_english_words_count_in_one_form_only() -> None:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_switch_of_language_takes_back_what_a_screen_reader_was_told(
+async def test_a_language_switch_clears_what_was_announced_to_a_screen_reader(
     page: Page, bare_url: str
 ) -> None:
     """Discriminates: the announcer's words left in the other language."""

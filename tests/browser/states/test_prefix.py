@@ -14,7 +14,7 @@ from tests.support.servers.server import running_server
 LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave.\n"
 
 
-async def test_everything_that_the_page_asks_for_lies_below_it(
+async def test_everything_that_the_page_requests_is_below_the_prefix(
     page: Page, stub_model: StubLLM, tmp_path: Path
 ) -> None:
     """Discriminates: one address with a leading slash: of a file, a question, an upload, the reference."""

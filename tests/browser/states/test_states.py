@@ -1,4 +1,4 @@
-"""Every state of a turn is seen, in words: from sending to its end, good or bad, and again after a retry."""
+"""Every state of a turn is shown in words: from sending to its end, good or bad, and again after a retry."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.browser.support.driving import ASK, TURN_ID, answer_with, answered, a
 from tests.browser.support.live import QUESTION, Live
 from tests.support.models.stub_llm import Refusal
 
-# Notes every state a turn goes through, and everything a screen reader is told.
+# Records every state of a turn, and everything that is announced to a screen reader.
 WATCH = """() => {
   window.__states = [];
   window.__words = {};
-  window.__told = [];
+  window.__announced = [];
   new MutationObserver(() => {
     const turn = document.querySelector("#thread .turn:last-child");
     const state = turn?.dataset.state;
@@ -26,10 +26,10 @@ WATCH = """() => {
   }).observe(document.querySelector("#thread"),
     { subtree: true, childList: true, attributeFilter: ["data-state"] });
   const announcer = document.querySelector("#announcer");
-  const told = new MutationObserver(() => window.__told.push(announcer.textContent));
-  told.observe(announcer, { childList: true });
+  const observer = new MutationObserver(() => window.__announced.push(announcer.textContent));
+  observer.observe(announcer, { childList: true });
 }"""
-# Notes the button to try again as it is when it comes.
+# Records the state of the retry button when it appears.
 NOTE_RETRY = """() => new MutationObserver(() => {
   const retry = document.querySelector(".error-card .retry");
   if (retry) window.__retry ??= [retry.disabled, retry.innerText];
@@ -54,17 +54,17 @@ async def refuse_once(page: Page, status: int, code: str, **headers: str) -> Non
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_turn_goes_through_its_states_in_words_and_tells_them(page: Page, live: Live) -> None:
-    """Discriminates: a state that is set without words; telling every token."""
+async def test_a_turn_goes_through_its_states_in_words_and_announces_them(page: Page, live: Live) -> None:
+    """Discriminates: a state that is set without words; announcing every token."""
     live.says(
         "<think>", "想一想", "</think>", *["字"] * 8, halts=(2, 6)
     )  # a busy page joins what comes at once
     await open_watched(page, live.url)
     await ask(page, QUESTION)
     await page.wait_for_selector(".turn[data-state=thinking]")
-    live.go_on()
+    live.resume()
     await page.wait_for_selector("#announcer:has-text('正在生成回答')", state="attached")
-    live.go_on()
+    live.resume()
     await answered(page)
     words = await page.evaluate("window.__words")
     assert "思考中" in words["thinking"]
@@ -78,7 +78,7 @@ async def test_a_turn_goes_through_its_states_in_words_and_tells_them(page: Page
         "streaming",
         "completed",
     ]
-    announced = await page.evaluate("window.__told")
+    announced = await page.evaluate("window.__announced")
     assert any("正在生成回答" in text for text in announced)
     assert "回答完成" in announced[-1]
     assert len(announced) < 6
@@ -98,9 +98,7 @@ async def test_a_stopped_turn_says_so_and_keeps_what_arrived(page: Page, live: L
     assert await page.locator(".error-card").count() == 0
 
 
-async def test_an_error_of_the_model_has_a_cause_a_hint_and_a_retry_under_the_same_id(
-    page: Page, live: Live
-) -> None:
+async def test_a_model_error_has_a_cause_a_hint_and_a_retry_under_the_same_id(page: Page, live: Live) -> None:
     """Discriminates: asking again as a new turn."""
     live.says(refuse=lambda body: Refusal("secret", 400))
     await open_watched(page, live.url)
@@ -148,7 +146,7 @@ async def test_an_interrupted_turn_says_so(page: Page, live: Live) -> None:
 
 
 async def test_a_stage_that_comes_after_the_answer_began_leaves_it_streaming(page: Page, live: Live) -> None:
-    """Discriminates: a turn that searches again while its answer stands there."""
+    """Discriminates: a turn shown as searching again while its answer is displayed."""
     later = {"stage": "polishing", "message": "Polishing"}
     finished = {"stage": "finished", "turn_id": TURN_ID, "status": "completed"}
     events = [("SESSION", "x"), ("CONTENT", "whole"), ("STATUS", later), ("SOURCE", [])]
@@ -160,7 +158,7 @@ async def test_a_stage_that_comes_after_the_answer_began_leaves_it_streaming(pag
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_server_that_asks_to_wait_gets_its_pause_before_the_retry(page: Page, live: Live) -> None:
+async def test_the_pause_that_a_server_asks_for_precedes_the_retry(page: Page, live: Live) -> None:
     """Discriminates: the header not read; the button left disabled at the end."""
     live.says("fine")
     await open_watched(page, live.url)
@@ -172,7 +170,7 @@ async def test_a_server_that_asks_to_wait_gets_its_pause_before_the_retry(page: 
     assert is_disabled
     assert "秒后" in words
     assert "太多" in await page.inner_text(".error-card .cause")
-    await page.click(".error-card .retry")  # waits until it can be
+    await page.click(".error-card .retry")  # waits until it can be clicked
     await answered(page)
 
 
@@ -187,7 +185,7 @@ async def test_a_server_that_asks_to_wait_gets_its_pause_before_the_retry(page: 
         (507, "disk_full", "磁盘", True),
     ],
 )
-async def test_a_refusal_is_told_in_the_readers_words(
+async def test_a_refusal_is_explained_in_the_readers_words(
     page: Page, live: Live, status: int, code: str, words: str, retry: bool
 ) -> None:
     await page.goto(live.url)
@@ -200,8 +198,8 @@ async def test_a_refusal_is_told_in_the_readers_words(
     assert not any("\u4e00" <= char <= "\u9fff" for char in await page.inner_text(".error-card"))
 
 
-async def test_a_pasted_text_leaves_room_for_its_answer(page: Page, bare_url: str) -> None:
-    """Discriminates: a question of several screens above the first word of what was answered; one of two
+async def test_a_pasted_text_leaves_space_for_its_answer(page: Page, bare_url: str) -> None:
+    """Discriminates: a question of several screens above the first word of its answer; a question of two
     lines in a box that scrolls."""
     await page.goto(bare_url)
     await answer_with(page, whole_turn("译文。"))

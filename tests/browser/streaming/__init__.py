@@ -1,1 +1,1 @@
-"""A turn while it runs: streaming, stopping, resuming, replies that come late."""
+"""A turn while it runs: streaming, stopping, resuming, late replies."""

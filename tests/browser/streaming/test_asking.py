@@ -1,4 +1,4 @@
-"""A reader asks, asks on, comes back later: on the real server with the sample guide."""
+"""A reader asks, asks a follow-up, and returns later: on the real server with the sample guide."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_an_example_question_can_be_asked_with_one_click(page: Page, serve
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_enter_that_ends_a_composition_does_not_send(page: Page, server_url: str) -> None:
+async def test_enter_that_ends_an_ime_composition_does_not_send(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     await page.fill("#question", "zhongwen")
     await page.dispatch_event("#question", "keydown", {"key": "Enter", "isComposing": True})
@@ -95,8 +95,8 @@ async def test_the_words_follow_the_language_switch(page: Page, server_url: str)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_answer_that_met_its_limit_says_so(page: Page, server_url: str) -> None:
-    """Discriminates: showing the time it took, as for a whole answer."""
+async def test_an_answer_that_hit_its_limit_says_so(page: Page, server_url: str) -> None:
+    """Discriminates: showing the duration, as for a complete answer."""
     finished = {"stage": "finished", "turn_id": TURN_ID, "status": "completed", "finish_reason": "length"}
     events = [("SESSION", "x"), ("CONTENT", "half a"), ("SOURCE", []), ("STATUS", finished), ("DONE", "")]
     await answer_with(page, sse_body(events))

@@ -1,4 +1,4 @@
-"""Replies about personas, limits, models and documents that come when the reader has gone on."""
+"""Replies about personas, limits, models and documents that arrive when the reader has moved on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from playwright.async_api import Page, Route, expect
 from tests.browser.composer.composing import BOX, Served, served, session_in
 from tests.browser.documents.panel import open_panel
 from tests.browser.documents.panel import row as document_row
-from tests.browser.support.conversations import bring
+from tests.browser.support.conversations import import_session
 from tests.browser.support.driving import ASK, answered, ask
 from tests.browser.support.late import hold, session_at
 
@@ -25,53 +25,53 @@ PICKERS = ".search-settings .picker:not(.dates)"
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("later")) as running:
         running.add("灯塔.md", "# 灯塔\n\n灯塔的灯每晚亮十二个小时。\n", "海边")
         yield running
 
 
 async def write(page: Page) -> None:
-    """The persona, in the dialog that is open."""
+    """The persona, in the open dialog."""
     await page.fill("#persona-text", PIRATE)
     await page.click(".persona-dialog [type=submit]")
     await page.wait_for_selector(".persona-dialog", state="detached")
 
 
-def become(desk: Served, session_id: str, persona: dict[str, str]) -> None:
-    httpx.put(f"{desk.url}/sessions/{session_id}/persona", json=persona).raise_for_status()
+def become(server: Served, session_id: str, persona: dict[str, str]) -> None:
+    httpx.put(f"{server.url}/sessions/{session_id}/persona", json=persona).raise_for_status()
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_persona_is_not_changed_in_a_conversation_that_was_opened_later(
-    page: Page, desk: Served
+    page: Page, server: Served
 ) -> None:
-    """Discriminates: the dialog for the conversation on the page when the file's name has come."""
-    document = desk.add("人物.md", f"# 海盗\n\n{PIRATE}\n")
-    one, two = bring(desk.url, "有人设的"), bring(desk.url, "没有人设的")
-    become(desk, one, {"text": PIRATE, "document_id": document})
+    """Discriminates: the dialog for the conversation that is on the page when the file's name arrives."""
+    document = server.add("人物.md", f"# 海盗\n\n{PIRATE}\n")
+    one, two = import_session(server.url, "有人设的"), import_session(server.url, "没有人设的")
+    become(server, one, {"text": PIRATE, "document_id": document})
     name = await hold(page, rf"/documents/{document}$", times=2)
-    await page.goto(f"{desk.url}/#/s/{one}")
+    await page.goto(f"{server.url}/#/s/{one}")
     await page.click(f"{CARD} > summary")
     await page.click(".persona-acts button >> nth=0")
     for _ in range(2):
-        await name.begun.acquire()
-    await page.goto(f"{desk.url}/#/s/{two}")
+        await name.started.acquire()
+    await page.goto(f"{server.url}/#/s/{two}")
     await page.wait_for_selector(ADD)
     await name.arrive(page)
     assert await page.locator(".persona-dialog").count() == 0
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_what_was_read_before_a_persona_was_set_does_not_take_it_away(page: Page, desk: Served) -> None:
+async def test_a_reply_from_before_a_persona_was_set_does_not_remove_it(page: Page, server: Served) -> None:
     """Discriminates: the last reply taken for the newest."""
-    session_id = bring(desk.url, "人设")
-    await page.goto(f"{desk.url}/#/s/{session_id}")
+    session_id = import_session(server.url, "人设")
+    await page.goto(f"{server.url}/#/s/{session_id}")
     await page.wait_for_selector(ADD)
     await answered(page, 1)
     before = await hold(page, session_at(session_id))
     await ask(page, "你是谁\uff1f")
-    await before.begun.acquire()
+    await before.started.acquire()
     await page.click(ADD)
     await write(page)
     await page.wait_for_selector(CARD)
@@ -81,32 +81,34 @@ async def test_what_was_read_before_a_persona_was_set_does_not_take_it_away(page
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_persona_belongs_to_the_conversation_that_began_while_it_was_written(
-    page: Page, desk: Served
+    page: Page, server: Served
 ) -> None:
-    """Discriminates: one that is kept for the next new conversation."""
-    await page.goto(desk.url)
+    """Discriminates: a persona that is kept for the next new conversation."""
+    await page.goto(server.url)
     post = await hold(page, POST, method="POST", reaches=False)
     await ask(page, "你是谁\uff1f")
-    await post.begun.acquire()
+    await post.started.acquire()
     await page.click(ADD)
-    post.let_go.set()
+    post.release.set()
     await answered(page, 1)
     await write(page)
     await page.wait_for_selector(CARD)
-    assert desk.persona_of(session_in(page))["text"] == PIRATE
+    assert server.persona_of(session_in(page))["text"] == PIRATE
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_persona_set_while_the_first_question_is_on_its_way_is_kept(page: Page, desk: Served) -> None:
-    """Discriminates: one that goes with the draft when the conversation gets its id."""
-    await page.goto(desk.url)
+async def test_a_persona_set_while_the_first_question_is_being_sent_is_kept(
+    page: Page, server: Served
+) -> None:
+    """Discriminates: a persona that disappears with the draft when the conversation gets its id."""
+    await page.goto(server.url)
     post = await hold(page, POST, method="POST", reaches=False)
     await ask(page, "你是谁\uff1f")
-    await post.begun.acquire()
+    await post.started.acquire()
     await page.click(ADD)
     await write(page)
     async with page.expect_response(re.compile(r"/persona$")):
-        post.let_go.set()
+        post.release.set()
     await answered(page, 1)
     await expect(page.locator(CARD)).to_contain_text("海盗")
     await page.reload()
@@ -114,20 +116,20 @@ async def test_a_persona_set_while_the_first_question_is_on_its_way_is_kept(page
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_persona_that_is_cleared_at_last_leaves_the_keyboard_where_it_is(
-    page: Page, desk: Served
+async def test_a_persona_that_is_cleared_late_leaves_the_focus_where_it_is(
+    page: Page, server: Served
 ) -> None:
-    """Discriminates: the focus on a button, though the reader writes a question."""
-    session_id = bring(desk.url, "人设")
-    become(desk, session_id, {"text": PIRATE})
+    """Discriminates: the focus on a button, although the reader is writing a question."""
+    session_id = import_session(server.url, "人设")
+    become(server, session_id, {"text": PIRATE})
     clearing = await hold(page, r"/persona$", method="DELETE")
-    await page.goto(f"{desk.url}/#/s/{session_id}")
+    await page.goto(f"{server.url}/#/s/{session_id}")
     await page.click(f"{CARD} > summary")
     await page.click(".persona-acts >> text=清除")
-    await clearing.begun.acquire()
+    await clearing.started.acquire()
     await page.click(BOX)
     await page.keyboard.type("one half")
-    clearing.let_go.set()
+    clearing.release.set()
     await page.wait_for_selector(ADD)
     await page.keyboard.type(", the other")
     assert await page.input_value(BOX) == "one half, the other"
@@ -135,9 +137,9 @@ async def test_a_persona_that_is_cleared_at_last_leaves_the_keyboard_where_it_is
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(
-    page: Page, desk: Served
+    page: Page, server: Served
 ) -> None:
-    """Discriminates: the default one, whatever the reader chose the last time."""
+    """Discriminates: the default model, whatever the reader chose the last time."""
 
     async def chosen_last(route: Route) -> None:
         listed = await route.fetch()
@@ -145,8 +147,8 @@ async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(
 
     await page.route(re.compile(r"/sessions\?"), chosen_last)
     listing = await hold(page, r"/models$")
-    await page.goto(desk.url)
-    await listing.begun.acquire()
+    await page.goto(server.url)
+    await listing.started.acquire()
     await page.wait_for_selector("#sessions:not([aria-busy])")
     async with page.expect_request(ASK) as asked:
         await ask(page, "灯塔的灯每晚亮多久\uff1f")
@@ -159,12 +161,12 @@ async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_search_settings_opened_twice_offer_each_tag_once(page: Page, desk: Served) -> None:
-    """Discriminates: two replies that both put their choices into the panel."""
-    await page.goto(desk.url)
+async def test_search_settings_opened_twice_offer_each_tag_once(page: Page, server: Served) -> None:
+    """Discriminates: two replies that both add their choices to the panel."""
+    await page.goto(server.url)
     tags = await hold(page, r"/tags$")
     await page.click("#search-settings-button")
-    await tags.begun.acquire()
+    await tags.started.acquire()
     await page.keyboard.press("Escape")
     await page.click("#search-settings-button")
     await page.wait_for_selector(PICKERS)
@@ -178,19 +180,19 @@ async def erase(page: Page, button: str) -> None:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_list_that_is_older_than_a_deletion_does_not_bring_the_document_back(
-    page: Page, desk: Served
+async def test_a_list_older_than_a_deletion_does_not_bring_the_document_back(
+    page: Page, server: Served
 ) -> None:
     """Discriminates: the last reply taken for the newest."""
-    desk.add("要删的.md", "# 一\n\n一段话。\n")
+    server.add("要删的.md", "# 一\n\n一段话。\n")
     deleted = document_row("要删的.md")
-    await open_panel(page, desk.url)
+    await open_panel(page, server.url)
     await page.wait_for_selector(deleted)
     await page.keyboard.press("Escape")
     await page.wait_for_selector(OPEN, state="detached")
     documents = await hold(page, DOCUMENTS)
     await page.click(".open-documents")
-    await documents.begun.acquire()
+    await documents.started.acquire()
     await erase(page, f"{deleted} .document-remove")
     await page.wait_for_selector(deleted, state="detached")
     await documents.arrive(page)
@@ -199,15 +201,13 @@ async def test_a_list_that_is_older_than_a_deletion_does_not_bring_the_document_
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_deletion_that_ends_late_leaves_the_document_that_is_being_edited_open(
-    page: Page, desk: Served
-) -> None:
-    """Discriminates: back to the list whatever is open, and what was typed is gone."""
-    document = desk.add("先删的.md", "# 二\n\n两段话。\n")
-    await open_panel(page, desk.url)
+async def test_a_deletion_that_ends_late_leaves_the_edited_document_open(page: Page, server: Served) -> None:
+    """Discriminates: back to the list whatever is open, and the typed text lost."""
+    document = server.add("先删的.md", "# 二\n\n两段话。\n")
+    await open_panel(page, server.url)
     erasing = await hold(page, rf"/documents/{re.escape(document)}$", method="DELETE")
     await erase(page, f"{document_row('先删的.md')} .document-remove")
-    await erasing.begun.acquire()
+    await erasing.started.acquire()
     await page.click(f"{document_row('灯塔.md')} .document-open")
     await page.click("[data-action=edit]")
     await page.fill(".document-form input >> nth=0", "写到一半")

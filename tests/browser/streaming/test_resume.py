@@ -1,4 +1,5 @@
-"""The connection breaks while an answer streams: it goes on by itself, no character doubled or missing."""
+"""The connection breaks while an answer streams: it resumes automatically, no character doubled or
+missing."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ STATES = """() => {
   new MutationObserver(() => window.__states.push(document.querySelector("#thread .turn").dataset.state))
     .observe(document.querySelector("#thread"), { subtree: true, attributeFilter: ["data-state"] });
 }"""
-# Makes waiting for the server as short or long as a test needs it.
+# Makes the page's timeouts and delays as short or long as a test needs them.
 PATIENCE = """async (changes) => Object.assign((await part("stream/timeouts.js")).timeouts, changes)"""
 
 
@@ -32,7 +33,7 @@ def proxy(live: Live) -> Iterator[CuttingProxy]:
 
 
 async def streaming(page: Page) -> None:
-    """The answer has begun, and does not come to its end before `live.go_on`."""
+    """The answer has begun, and does not end before `live.resume`."""
     await page.wait_for_selector(".turn[data-state=streaming]")
     await page.locator(".prose", has_text=WORDS[HALT - 1]).wait_for()
 
@@ -54,16 +55,16 @@ async def assert_whole(page: Page) -> None:
 async def test_a_connection_cut_inside_a_character_is_resumed(
     page: Page, live: Live, proxy: CuttingProxy
 ) -> None:
-    """Discriminates: a decoder kept over two connections; resuming after what was not whole."""
+    """Discriminates: a decoder kept over two connections; resuming after an incomplete event."""
     proxy.cut_after = "第9段".encode()[:-1]
     await begin(page, proxy)
-    live.go_on()
+    live.resume()
     await assert_whole(page)
     assert proxy.cuts == 1
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(
+async def test_a_temporarily_unreachable_server_is_awaited(
     page: Page, live: Live, proxy: CuttingProxy
 ) -> None:
     """Discriminates: giving up after the first refused connection."""
@@ -74,17 +75,17 @@ async def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(
     await page.wait_for_selector(".turn[data-state=reconnecting]")
     assert "重连" in await page.inner_text(".progress")
     while proxy.refused < 3:
-        await page.wait_for_timeout(50)  # between two looks
+        await page.wait_for_timeout(50)  # between two polls
     proxy.refusing = False
-    live.go_on()
+    live.resume()
     await assert_whole(page)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_who_reads_the_end_of_a_long_answer_sees_that_it_waits(
+async def test_a_reader_at_the_end_of_a_long_answer_sees_that_it_is_waiting(
     page: Page, live: Live, proxy: CuttingProxy
 ) -> None:
-    """Discriminates: words about the lost connection far above, where nobody reads."""
+    """Discriminates: the message about the lost connection far above, where nobody reads."""
     live.says("很长的一段。\n\n" * 60, "完。", halts=(1,))
     await begin(page, proxy)
     await page.wait_for_selector(".turn[data-state=streaming]")
@@ -97,25 +98,25 @@ async def test_who_reads_the_end_of_a_long_answer_sees_that_it_waits(
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_stream_that_falls_silent_counts_as_lost(page: Page, live: Live, proxy: CuttingProxy) -> None:
-    """Discriminates: waiting for ever on an open connection."""
+    """Discriminates: waiting forever on an open connection."""
     await begin(page, proxy, silentMs=2500)
     await streaming(page)
     proxy.silent = True
     await page.wait_for_selector(".turn[data-state=reconnecting]")
     proxy.silent = False
-    live.go_on()
+    live.resume()
     await assert_whole(page)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_networks_return_ends_the_waiting(page: Page, live: Live, proxy: CuttingProxy) -> None:
-    """Discriminates: sleeping the whole delay."""
+    """Discriminates: sleeping for the whole delay."""
     await begin(page, proxy, firstDelayMs=600_000, longestDelayMs=600_000)
     await streaming(page)
     proxy.cut_all()
     await page.wait_for_selector(".turn[data-state=reconnecting]")
     await page.evaluate("dispatchEvent(new Event('online'))")
-    live.go_on()
+    live.resume()
     await assert_whole(page)
 
 
@@ -148,27 +149,27 @@ async def test_a_connection_lost_for_good_keeps_what_arrived_and_a_retry_fetches
     assert (await page.inner_text(".prose")).startswith(WORDS[0])
     assert "连接断了" in await page.inner_text(".error-card")
     proxy.refusing = False
-    live.go_on()
+    live.resume()
     await page.click(".error-card .retry")
     await answered(page)
     assert await page.inner_text(".prose") == WHOLE
     assert await page.locator(".turn").count() == 1
 
 
-async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(
+async def test_a_reload_in_the_middle_of_an_answer_resumes_it(
     page: Page, live: Live, proxy: CuttingProxy
 ) -> None:
     await begin(page, proxy)
     await streaming(page)
     await page.reload()
     await page.wait_for_selector(".turn[data-status=running]")
-    live.go_on()
+    live.resume()
     await answered(page)
     assert await page.inner_text(".prose") == WHOLE
 
 
 async def answer_after_a_crash(page: Page) -> None:
-    """What a server tells that was killed in the middle of an answer, of which it had stored nothing."""
+    """The reply of a server that was killed in the middle of an answer, of which it had stored nothing."""
     finished = {"stage": "finished", "turn_id": TURN_ID, "status": "interrupted"}
     rest = [("SOURCE", []), ("STATUS", finished), ("DONE", "")]
     whole = sse_body([("SESSION", "x"), ("CONTENT", "half"), *rest])
@@ -185,8 +186,8 @@ async def answer_after_a_crash(page: Page) -> None:
     await answer_in_turn(page, [whole[:begun], whole_turn("whole")])
 
 
-async def test_a_server_that_crashed_takes_nothing_away_of_what_arrived(page: Page, live: Live) -> None:
-    """Discriminates: the stored text, which is less, put over what arrived; an end without an ERROR event
+async def test_a_server_crash_removes_nothing_that_arrived(page: Page, live: Live) -> None:
+    """Discriminates: the stored text, which is shorter, put over what arrived; an end without an ERROR event
     that shows no card."""
     await answer_after_a_crash(page)
     await page.goto(live.url)

@@ -1,4 +1,4 @@
-"""A stopped answer stays in its place: the next question goes on from it, now and after a reload."""
+"""A stopped answer stays in its place: the next question continues from it, now and after a reload."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def stop_before_a_word(page: Page, live: Live, question: str, turns: int =
     await ask(page, question)
     await page.wait_for_selector(f".turn:nth-child({turns})[data-status=running]")
     while len(live.stub.bodies) == before:
-        await page.wait_for_timeout(20)  # between two looks
+        await page.wait_for_timeout(20)  # between two polls
     await page.keyboard.press("Escape")
     await answered(page, turns, "cancelled")
 
@@ -47,7 +47,8 @@ async def stored_answer(page: Page, turn: str) -> str:
 async def test_the_next_question_follows_a_stopped_answer_and_a_reload_shows_the_same(
     page: Page, live: Live
 ) -> None:
-    """Discriminates: a stopped turn that is not followed, so that the next question takes its place."""
+    """Discriminates: a stopped turn that does not become the parent, so that the next question takes its
+    place."""
     await page.goto(live.url)
     sent = sent_by(page)
     await stop_mid_answer(page, live, QUESTION)
@@ -75,8 +76,8 @@ async def test_the_next_question_follows_a_stopped_answer_and_a_reload_shows_the
     assert await page.is_visible("#branches") is False
 
 
-async def test_the_next_question_follows_an_answer_that_broke_off(page: Page, live: Live) -> None:
-    """Discriminates: one that failed after its first words left out: the page shows it above the next
+async def test_the_next_question_continues_from_an_answer_that_broke_off(page: Page, live: Live) -> None:
+    """Discriminates: a turn that failed after its first words left out: the page shows it above the next
     question, the model does not see it, and a reload loses it."""
     await page.goto(live.url)
     live.says("说到", "一半", cut=True)
@@ -95,7 +96,7 @@ async def test_the_next_question_follows_an_answer_that_broke_off(page: Page, li
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_after_a_reload_a_stopped_answer_is_gone_on_with_and_a_completed_one_is_the_servers_matter(
+async def test_after_a_reload_a_stopped_answer_is_continued_and_a_completed_one_is_left_to_the_server(
     page: Page, live: Live
 ) -> None:
     """Discriminates: a parent known only to the page that stopped it; one sent for every turn."""
@@ -124,10 +125,10 @@ async def shows_cut(page: Page, *questions: str) -> None:
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_answer_stopped_before_its_first_word_leaves_its_place_to_the_next(
+async def test_an_answer_stopped_before_its_first_word_is_replaced_by_the_next(
     page: Page, live: Live
 ) -> None:
-    """Discriminates: every cancelled turn followed, with or without text."""
+    """Discriminates: every cancelled turn taken as the parent, with or without text."""
     await page.goto(live.url)
     sent = sent_by(page)
     await stop_mid_answer(page, live, QUESTION)
@@ -146,10 +147,10 @@ async def test_an_answer_stopped_before_its_first_word_leaves_its_place_to_the_n
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_a_page_opened_anew_on_an_interrupted_turn_follows_it_only_while_it_says_something(
+async def test_a_page_reopened_on_an_interrupted_turn_follows_it_only_if_it_has_text(
     page: Page, live: Live
 ) -> None:
-    """A crash cut the answer; it is asked again, and nothing comes of it. Discriminates: the parent kept."""
+    """A crash cut the answer; it is asked again, and yields nothing. Discriminates: the parent kept."""
     await page.goto(live.url)
     live.says("一。")
     await ask(page, QUESTION)
@@ -170,7 +171,7 @@ async def test_a_page_opened_anew_on_an_interrupted_turn_follows_it_only_while_i
 
 
 async def crash_cut(page: Page) -> None:
-    """The stored turns say interrupted where they said cancelled."""
+    """The stored turns say interrupted instead of cancelled."""
 
     async def fulfil(route: Route) -> None:
         body = (await (await route.fetch()).text()).replace('"cancelled"', '"interrupted"')
@@ -184,14 +185,14 @@ async def stop_again_before_a_word(page: Page, live: Live) -> None:
     before = len(live.stub.bodies)
     await page.click(".turn:nth-child(2) .retry")
     while len(live.stub.bodies) == before:
-        await page.wait_for_timeout(20)  # between two looks
+        await page.wait_for_timeout(20)  # between two polls
     await page.keyboard.press("Escape")
     await answered(page, 2, "cancelled")
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_stopped_answer_in_the_middle_can_be_continued_from(page: Page, live: Live) -> None:
-    """Discriminates: the button kept from cut turns; a branch that begins at the last completed one."""
+    """Discriminates: cut turns without the button; a branch that begins at the last completed turn."""
     await page.goto(live.url)
     await stop_mid_answer(page, live, QUESTION)
     live.says("答。")

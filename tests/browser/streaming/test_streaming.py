@@ -1,4 +1,4 @@
-"""An answer while it streams: stages and their times, nothing jumps, the end is followed."""
+"""An answer while it streams: stages and their times, nothing shifts, the view follows the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHIFTS = """() => {
 }"""
 SHOWN = """[...document.querySelectorAll(".progress, .stages, .thinking, .prose, .sources")]
   .map((node) => node.outerHTML.replace(/<time[^]*?<[/]time>/, ""))"""
-# Looks after each frame whether the end is in view: within one the answer grows, then the page scrolls.
+# Checks after each frame whether the end is in view: within a frame the answer grows, then the page scrolls.
 FOLLOWED = """() => {
   window.__away = 0;
   const look = () => {
@@ -27,7 +27,7 @@ FOLLOWED = """() => {
   };
   look();
 }"""
-# Scrolling by a key goes on for a while: where it is when some frames in a row change nothing.
+# Scrolling by a key takes a while: the position when some frames in a row change nothing.
 SETTLED_TOP = """async () => {
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   for (let still = 0, top = scrollY; ; still = scrollY === top ? still + 1 : 0, top = scrollY) {
@@ -42,7 +42,7 @@ LINES = tuple(f"第 {number} 行，见 [1]。\n\n" for number in range(60))
 async def test_the_stages_and_their_times_stay_behind_the_answers_time_and_after_a_reload(
     page: Page, live: Live
 ) -> None:
-    """Discriminates: times that only the live page knows; a different answer from the stored text."""
+    """Discriminates: times that only the live page knows; an answer that differs from the stored text."""
     live.says("<think>", "想", "</think>", *LINES[:4], usage={"prompt_tokens": 321, "completion_tokens": 12})
     await page.goto(live.url)
     await ask(page, QUESTION)
@@ -64,17 +64,17 @@ async def test_the_stages_and_their_times_stay_behind_the_answers_time_and_after
 
 
 @pytest.mark.full("judges how smooth it is, for seconds")
-async def test_nothing_jumps_while_an_answer_streams_and_when_its_sources_come(
+async def test_nothing_shifts_while_an_answer_streams_and_when_its_sources_arrive(
     page: Page, live: Live
 ) -> None:
-    """Discriminates: the page going along to the sources; a progress line that grows."""
+    """Discriminates: the page following to the sources; a progress line that grows."""
     live.says("<think>", *["想一想。"] * 10, "</think>", *LINES, pause_s=0.02, halts=(71,))
     await page.goto(live.url)
     await page.evaluate(SHIFTS)
     await page.evaluate(FOLLOWED)
     await ask(page, QUESTION)
     await page.locator(".prose", has_text="第 58 行").wait_for()
-    live.go_on()  # the end comes with one line, on a busy machine too
+    live.resume()  # the end arrives with one line, on a busy machine too
     await answered(page)
     await page.locator(".source").first.wait_for()
     assert await page.evaluate("window.__away") == 0
@@ -87,7 +87,7 @@ async def test_nothing_jumps_while_an_answer_streams_and_when_its_sources_come(
     assert shift < 0.02
 
 
-async def test_an_answer_that_is_there_at_once_is_read_from_its_beginning(page: Page, live: Live) -> None:
+async def test_an_answer_that_arrives_at_once_is_read_from_its_beginning(page: Page, live: Live) -> None:
     """Discriminates: the page at the end of the sources, the answer's first words far above."""
     live.says(*LINES)
     await page.goto(live.url)
@@ -104,14 +104,14 @@ async def test_an_answer_that_is_there_at_once_is_read_from_its_beginning(page: 
 
 @pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("how", ["wheel", "PageUp", "drag"])
-async def test_a_reader_who_goes_up_is_left_there_until_the_button(page: Page, live: Live, how: str) -> None:
+async def test_a_reader_who_scrolls_up_stays_there_until_the_button(page: Page, live: Live, how: str) -> None:
     live.says(*LINES, *LINES, pause_s=0.02, halts=(60,))
     await page.goto(live.url)
     await ask(page, QUESTION)
     await page.locator(".prose", has_text="第 30 行").wait_for()
     await go_up(page, how)
     top = await page.evaluate(SETTLED_TOP)
-    live.go_on()
+    live.resume()
     await answered(page)
     assert abs(await page.evaluate("scrollY") - top) < 60
     await page.click("#to-end")
@@ -120,7 +120,7 @@ async def test_a_reader_who_goes_up_is_left_there_until_the_button(page: Page, l
     assert await page.evaluate(AT_END)
 
 
-FLOOD = tuple("一行字。" + "\n\n" * (number % 8 == 7) for number in range(900))  # some lines a frame
+FLOOD = tuple("一行字。" + "\n\n" * (number % 8 == 7) for number in range(900))  # some lines per frame
 GAP = "document.scrollingElement.scrollHeight - scrollY - innerHeight"
 
 
@@ -129,7 +129,7 @@ async def test_a_slow_gesture_upwards_leaves_the_end_of_a_fast_answer(
     page: Page, live: Live, how: str
 ) -> None:
     """It moves less between two pieces of the answer than counts as near the end. Discriminates: the view
-    snatched back at each step, so that the beginning can be read only when the answer is complete."""
+    snatched back at each step, so that the beginning can only be read when the answer is complete."""
     live.says(*FLOOD, pause_s=0.008)
     await page.goto(live.url)
     await ask(page, QUESTION)
@@ -145,7 +145,7 @@ async def test_a_slow_gesture_upwards_leaves_the_end_of_a_fast_answer(
     await page.wait_for_selector("#to-end", state="visible")
     assert await page.get_attribute(".turn", "data-status") == "running"
     assert abs(await page.evaluate("scrollY") - top) < 60
-    await page.mouse.wheel(0, 99999)  # down again: it follows
+    await page.mouse.wheel(0, 99999)  # back at the end the view follows again
     await page.wait_for_selector("#to-end", state="hidden")
     await answered(page)
     assert await page.evaluate(GAP) < 300
@@ -158,7 +158,7 @@ async def drag_down(page: Page, distance: int) -> None:
         kind = "touchMove" if at else "touchStart"
         points = [{"x": 600, "y": 200 + at}]
         await devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-        await page.wait_for_timeout(16)  # as a screen sends them
+        await page.wait_for_timeout(16)  # as a touch screen sends them
     await devtools.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
@@ -171,7 +171,7 @@ async def test_the_progress_is_in_the_pages_language_after_a_switch(page: Page, 
     await expect(page.locator(".progress .now")).to_have_text("正在生成回答")
     await page.click("#language")
     await expect(page.locator(".progress .now")).to_have_text("Writing the answer")
-    live.go_on()
+    live.resume()
     await answered(page)
 
 
@@ -182,15 +182,13 @@ async def go_up(page: Page, how: str) -> None:
     elif how == "PageUp":
         await page.evaluate("document.activeElement.blur()")
         await page.keyboard.press("PageUp")
-    else:  # the scrollbar: only the page's scrolling tells of it
+    else:  # the scrollbar: only the scroll event shows it
         await page.evaluate("scrollBy(0, -500)")
     await page.wait_for_selector("#to-end", state="visible")
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_text_that_the_reader_selects_stays_selected_while_its_paragraph_grows(
-    page: Page, live: Live
-) -> None:
+async def test_selected_text_stays_selected_while_its_paragraph_grows(page: Page, live: Live) -> None:
     """Discriminates: the growing block replaced on each frame."""
     live.says("开头这一句要被选中。", *["接着写。"] * 60, "\n\n完", pause_s=0.03, halts=(20,))
     await page.goto(live.url)
@@ -200,12 +198,12 @@ async def test_text_that_the_reader_selects_stays_selected_while_its_paragraph_g
       const text = document.querySelector(".prose p").firstChild;
       getSelection().setBaseAndExtent(text, 0, text, 10);
     }""")
-    live.go_on()
+    live.resume()
     await answered(page)
     assert await page.evaluate("String(getSelection())") == "开头这一句要被选中。"
 
 
-async def test_warnings_and_the_rewritten_question_are_told_in_words(page: Page, live: Live) -> None:
+async def test_warnings_and_the_rewritten_question_are_shown_in_words(page: Page, live: Live) -> None:
     stages = [
         {"stage": "retrieving", "message": "m"},
         {"stage": "rewriting", "message": "m"},

@@ -1,1 +1,1 @@
-"""What drives the page and watches it: servers, readers, proxies, pictures."""
+"""Drivers and watchers of the page: servers, readers, proxies, pictures."""

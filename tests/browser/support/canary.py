@@ -1,4 +1,4 @@
-"""A listener on loopback that stands for every foreign host: whoever connects to it has left the origin."""
+"""A listener on loopback that represents every foreign host: whoever connects to it has left the origin."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ FOREIGN = ("*.test", "*.example", "example.com", "*.example.com")
 
 @dataclass
 class Canary:
-    """`requests` holds what each connection sent first; "" for one that said nothing (a preconnect)."""
+    """`requests` holds the first bytes of each connection; "" for one that sent nothing (a preconnect)."""
 
     port: int
     requests: list[str] = field(default_factory=list)
 
     @property
     def resolver_rules(self) -> str:
-        """For Chromium's --host-resolver-rules: the names in our texts lead here, no others do."""
+        """For Chromium's --host-resolver-rules: the names in our texts resolve to the canary, no others
+        do."""
         return ",".join(f"MAP {name} 127.0.0.1:{self.port}" for name in FOREIGN)
 
 
@@ -39,7 +40,7 @@ def _listen(server: socket.socket, canary: Canary) -> None:
         try:
             connection, _ = server.accept()
         except OSError:
-            return  # closed: the tests are over
+            return  # closed: the tests have ended
         threading.Thread(target=_hear, args=(connection, canary), daemon=True).start()
 
 

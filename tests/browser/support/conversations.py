@@ -1,4 +1,4 @@
-"""Conversations for the page to list, brought in over HTTP, and what its list shows of them."""
+"""Conversations for the page to list, imported over HTTP, and what its list shows of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from playwright.async_api import Page
 TITLES = ".session-title"
 
 
-def bring(url: str, title: str, *, days_ago: float = 0, turns: int = 1, hold: bool = False) -> str:
-    """A conversation whose turns are that old; its session_id."""
+def import_session(url: str, title: str, *, days_ago: float = 0, turns: int = 1, hold: bool = False) -> str:
+    """Import a conversation whose turns are that old; returns its session_id."""
     at = (datetime.now(UTC) - timedelta(days=days_ago)).isoformat()
     asked = [
         {"question": f"第 {n} 个问题", "answer": f"回答 {n}", "timestamp": at} for n in range(1, turns + 1)
@@ -49,8 +49,8 @@ async def answered_with(page: Page, words: str) -> None:
     await page.wait_for_selector(f"#notice:has-text('{words}')")
 
 
-async def come_back(page: Page) -> None:
-    """The reader was in another tab and returns."""
+async def return_to_tab(page: Page) -> None:
+    """The reader returns from another tab."""
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
 

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that cuts connections where a test wants it."""
+"""A TCP proxy on loopback that cuts connections when a test asks for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PIECE = 65_536
 
 @dataclass
 class CuttingProxy:
-    """Passes bytes on to `target`. `cut_after` arms one cut: the reply that holds these bytes ends there."""
+    """Passes bytes on to `target`. `cut_after` arms one cut: the reply that contains these bytes ends
+    there."""
 
     target: str
     cut_after: bytes = b""
@@ -49,7 +50,7 @@ class CuttingProxy:
                 reader, _ = self._listener.accept()
             except OSError:
                 return
-            with self._lock:  # one that is accepted while all are cut would live on
+            with self._lock:  # one that is accepted while all are being cut would survive
                 self._join(reader)
 
     def _join(self, reader: socket.socket) -> None:
@@ -80,12 +81,12 @@ class CuttingProxy:
                         break
                 target.sendall(data)
         except OSError:
-            pass  # the other side was ended
+            pass  # the other side was closed
         _end(source)
         _end(target)
 
 
 def _end(one: socket.socket) -> None:
-    with suppress(OSError):  # ended already
+    with suppress(OSError):  # already closed
         one.shutdown(socket.SHUT_RDWR)
     one.close()

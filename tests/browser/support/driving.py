@@ -33,8 +33,8 @@ AT_TOP = """() => new Promise((resolve) => {
   const look = () => (scrollY ? requestAnimationFrame(look) : resolve());
   look();
 })"""
-# A stored turn has its status at once; its texts wait for the libraries, and come some at a frame: all of
-# them are there when two frames, in which whatever waited had its turn, have added nothing.
+# A stored turn has its status at once; its texts wait for the libraries, and are drawn some per frame: all of
+# them are drawn when two frames, in which everything pending had its turn, have added nothing.
 DRAWN = """async () => {
   await (await part("answer/markdown.js")).engineReady;
   const { nextFrame } = await part("base/frames.js");
@@ -47,7 +47,7 @@ DRAWN = """async () => {
     await nextFrame();
   } while (!grows() && thread.textContent.length !== before);
 }"""
-# What `found(box)` names of the text as it stands after each character, each once.
+# What `found(box)` returns for the text as it stands after each character, without duplicates.
 GROWING = """async (text) => {
   const { previewOf } = await part("answer/preview.js");
   const { BlockSplitter } = await part("answer/blocks.js");
@@ -68,20 +68,20 @@ GROWING = """async (text) => {
 
 async def ask(page: Page, question: str) -> None:
     await page.fill("#question", question)
-    if await page.evaluate("matchMedia('(pointer: coarse)').matches"):  # there Enter breaks the line
+    if await page.evaluate("matchMedia('(pointer: coarse)').matches"):  # on a phone Enter breaks the line
         await page.tap("#composer .send")
     else:
         await page.press("#question", "Enter")
 
 
 async def answered(page: Page, turns: int = 1, status: str = "completed") -> None:
-    """Waits until the page shows that many turns, the last one has that status, and their texts are drawn."""
+    """Wait until the page shows that many turns, the last one has that status, and their texts are drawn."""
     await page.wait_for_selector(f".turn:nth-child({turns})[data-status={status}]")
     await page.evaluate(DRAWN)
 
 
 async def to_top(page: Page) -> None:
-    """With the wheel, which a page that follows its end obeys."""
+    """By mouse wheel, which a page that follows its end obeys."""
     await page.mouse.move(600, 200)
     await page.mouse.wheel(0, -9999)
     await page.evaluate(AT_TOP)
@@ -104,7 +104,7 @@ def whole_turn(answer: str, *, sources: Sequence[object] = (), before: Sequence[
 
 
 async def answer_with(page: Page, body: bytes) -> None:
-    """Every question gets this stream from now on."""
+    """From now on every question gets this stream."""
 
     async def fulfil(route: Route) -> None:
         await route.fulfill(body=body, content_type="text/event-stream; charset=utf-8")

@@ -1,4 +1,4 @@
-"""What the page's thread worked for its longest task, in its own CPU time: other processes do not count."""
+"""The CPU time of the longest task of the page's thread, which excludes other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TASKS = ["disabled-by-default-devtools.timeline", "__metadata"]
 
 @dataclass
 class FrameCosts:
-    """Milliseconds of CPU of each task of the page's thread: scripts, style, layout and paint of a frame."""
+    """Milliseconds of CPU for each task of the page's thread: scripts, style, layout and paint of a frame."""
 
     tasks_ms: list[float] = field(default_factory=list)
 
@@ -29,7 +29,7 @@ class FrameCosts:
 
 @asynccontextmanager
 async def frame_costs(page: Page) -> AsyncIterator[FrameCosts]:
-    """Filled when the block ends."""
+    """The costs are filled in when the block ends."""
     browser = page.context.browser
     assert browser is not None
     costs = FrameCosts()

@@ -1,4 +1,4 @@
-"""Requests that a test holds up: their replies come when it says so."""
+"""Requests that a test holds up: their replies arrive when the test says so."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from tests.browser.support.driving import DRAWN
 
 @dataclass(frozen=True)
 class Held:
-    """`begun` is released by each request that is held up; `let_go` ends the waiting of all of them."""
+    """`started` is released by each request that is held up; `release` lets all of them continue."""
 
     address: re.Pattern[str]
-    begun: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
-    let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    release: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def arrive(self, page: Page) -> None:
-        """The reply comes, and the page has made of it what it makes of it."""
+        """Let the reply arrive, and wait until the page has processed it."""
         async with page.expect_response(self.address):
-            self.let_go.set()
+            self.release.set()
         await page.evaluate(DRAWN)
 
 
 async def hold(
     page: Page, address: str, *, method: str = "GET", times: int = 1, reaches: bool = True
 ) -> Held:
-    """The next `times` requests to the address (a pattern); the server gets them at once if `reaches`."""
+    """Hold up the next `times` requests to the address (a pattern); the server gets them at once if
+    `reaches`."""
     held = Held(re.compile(address))
     left = times
 
@@ -40,8 +41,8 @@ async def hold(
             return
         left -= 1
         reply = await route.fetch() if reaches else None
-        held.begun.release()
-        await held.let_go.wait()
+        held.started.release()
+        await held.release.wait()
         await (route.fulfill(response=reply) if reply else route.fallback())
 
     await page.route(held.address, late)
@@ -57,5 +58,5 @@ def tree_of(session_id: str) -> str:
 
 
 def session_at(session_id: str) -> str:
-    """What is known of it, its persona among it."""
+    """The address of a session's record, which includes its persona."""
     return rf"/sessions/{session_id}$"

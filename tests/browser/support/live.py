@@ -1,4 +1,4 @@
-"""A real server whose model speaks as a test tells it, word by word, and one document to answer from."""
+"""A real server whose model speaks as a test directs it, word by word, and one document to answer from."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ QUESTION = "灯塔的灯每晚亮多久\uff1f"
 
 @dataclass
 class HaltingLLM(StubLLM):
-    """Falls silent before the words with these numbers (from 0) until their events are set."""
+    """Pauses before the words with these numbers (from 0) until their events are set."""
 
     halts: dict[int, Event] = field(default_factory=dict)
 
     async def _stream(self, flat: bool, words: tuple[str, ...]) -> AsyncIterator[str]:
-        said, halts = 0, self.halts
+        emitted, halts = 0, self.halts
         async for chunk in super()._stream(flat, words):
-            if said in halts:
-                await asyncio.to_thread(halts[said].wait)
-            said += 1
+            if emitted in halts:
+                await asyncio.to_thread(halts[emitted].wait)
+            emitted += 1
             yield chunk
 
 
 @dataclass(frozen=True)
 class Live:
-    """`stub` may be told another answer between two questions."""
+    """`stub` may get another answer between two questions."""
 
     url: str
     stub: HaltingLLM
 
     def says(self, *words: str, pause_s: float = 0.0, halts: Sequence[int] = (), **changes: object) -> None:
-        """Before the words numbered in `halts` the model is silent until `go_on`, so that on a slow machine
-        too the test is there when the page shows what came before."""
+        """Before the words numbered in `halts` the model pauses until `resume`, so that even on a slow
+        machine the test observes the page while it shows what came before."""
         plain = StubLLM()
         for name in ("status", "cut", "raw", "refuse", "usage"):
             setattr(self.stub, name, changes.get(name, getattr(plain, name)))
@@ -52,12 +52,12 @@ class Live:
         self.release()
         self.stub.halts = {at: Event() for at in sorted(halts)}
 
-    def go_on(self) -> None:
-        """Up to the next halt."""
+    def resume(self) -> None:
+        """Continue up to the next halt."""
         next(halt for halt in self.stub.halts.values() if not halt.is_set()).set()
 
     def release(self) -> None:
-        """A test that failed leaves nothing waiting."""
+        """So that a failed test leaves nothing waiting."""
         for halt in self.stub.halts.values():
             halt.set()
 
@@ -76,7 +76,7 @@ def live_server(folder: Path, **environment: str) -> Iterator[Live]:
 
 
 def _choose_thinking(url: str) -> None:
-    """What a person chose last: conversations begin with thinking shown."""
+    """The choice of a person's last conversation: new ones begin with thinking shown."""
     session = f"{url}/sessions/{httpx.post(f'{url}/sessions', json={}).json()['session_id']}"
     httpx.patch(session, json={"thinking": True}).raise_for_status()
     httpx.delete(session).raise_for_status()
@@ -89,5 +89,5 @@ def _add_document(url: str) -> None:
         results = httpx.get(f"{url}/documents").json()["documents"]
         if results and all(document["status"] == "ready" for document in results):
             return
-        time.sleep(0.05)  # between two looks
+        time.sleep(0.05)  # between two polls
     raise AssertionError("the document was not read in")

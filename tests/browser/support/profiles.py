@@ -7,7 +7,7 @@ from typing import Any
 from playwright.async_api import Browser, BrowserContext, CDPSession
 
 LONGEST_WAIT_MS = 30_000  # for what a busy machine shows late
-# `part("base/bus.js")` is the module that the page itself has: its address holds the version of the page.
+# `part("base/bus.js")` is the page's own instance of the module: its address contains the page's version.
 PART = """window.part = (name) =>
   import(new URL(name, document.querySelector("script[type=module]").src).href)"""
 STORAGES = "local_storage,indexeddb,cache_storage,service_workers,websql,file_systems"
@@ -21,8 +21,8 @@ async def profile(browser: Browser, **options: Any) -> BrowserContext:
 
 
 async def leave(context: BrowserContext, storage: CDPSession) -> None:
-    """All but the first window is closed, and nothing stays that a page can read. Cached files do: what takes
-    most of a page's time is to fetch and compile them."""
+    """Close all but the first window, and clear everything that a page can read. Cached files stay: fetching
+    and compiling them takes most of a page's time."""
     for page in context.pages[1:]:
         await page.close()
     await context.unroute_all()

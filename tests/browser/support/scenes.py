@@ -1,4 +1,4 @@
-"""The page's main states, each with what a reader does to get there."""
+"""The page's main states, each with the reader's steps to get there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ask(page: Page, question: str, status: str = "completed") -> None:
 def answered(page: Page) -> None:
     ask(page, "父子链是什么\uff1f")
     page.click(".cite >> nth=0")
-    page.wait_for_timeout(300)  # the way to the card is over
+    page.wait_for_timeout(300)  # the scrolling to the card has ended
     page.evaluate("scrollTo(0, 0)")
 
 

@@ -1,6 +1,6 @@
 """Make docs/images/*.png, the page's main states: the real server, the sample, a stub model, a real browser.
 
-Run by `make screenshot` after a change to the page. `make screenshot ONLY="page branches"` takes some.
+Run by `make screenshot` after a change to the page. `make screenshot ONLY="page branches"` takes only some.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def take(browser: Browser, scene: Scene, url: str, stub: StubLLM) -> None:
     stub.words, stub.pause_s, stub.status = scene.words, scene.pause_s, scene.status
     scene.play(page)
     page.mouse.move(0, 0)
-    page.wait_for_timeout(500)  # transitions are over
+    page.wait_for_timeout(500)  # transitions have ended
     page.screenshot(path=IMAGES / f"{scene.name}.png")
     page.context.close()
 

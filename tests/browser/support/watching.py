@@ -1,4 +1,4 @@
-"""Looks for what hostile text may leave behind: a script that ran, a request, markup of its own."""
+"""Looks for what hostile text may leave behind: a script that ran, a request, injected markup."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Watch:
     strays: list[str] = field(default_factory=list)
     requests_before: int = 0
 
-    async def nothing_happened(self, settle_ms: int = 150) -> None:
-        """Fails when anything ran, left the origin, was stopped by the policy, or is markup of its own."""
-        await self.page.wait_for_timeout(settle_ms)  # in which it would happen
+    async def assert_nothing_happened(self, settle_ms: int = 150) -> None:
+        """Fail when anything ran, left the origin, was blocked by the policy, or is injected markup."""
+        await self.page.wait_for_timeout(settle_ms)  # time for it to happen
         assert await self.page.evaluate("typeof window.__ran") == "undefined"
         assert await self.page.evaluate("window.__violations") == []
         assert self.strays == []
@@ -41,7 +41,7 @@ class Watch:
 
 
 async def watch(page: Page, server_url: str, canary: Canary) -> Watch:
-    """To be called before the page is opened."""
+    """Call before the page is opened."""
     watched = Watch(page, canary, requests_before=len(canary.requests))
 
     def note_request(request: Request) -> None:

@@ -12,7 +12,7 @@ import structlog
 
 from tests.services.conversation.stores import SESSIONS, TURNS
 from tests.support.servers.app import App, make_settings, open_app
-from tests.support.wire.copies import IMPORT, branch, bring_in, qa, tree, uid
+from tests.support.wire.copies import IMPORT, branch, import_session, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,7 +22,7 @@ NO_TIMES: list[dict[str, Any]] = [{"created_us": time} for time in TIMES]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    """One for all: every test works in sessions of its own."""
+    """Shared: every test works in its own sessions."""
     async with open_app(make_settings(tmp_path_factory.mktemp("shared"))) as opened:
         yield opened
 
@@ -33,12 +33,12 @@ async def damage(app: App, collection: str, point: str, **fields: Any) -> None:
 
 
 async def three_turns(app: App) -> tuple[str, list[str]]:
-    imported = await bring_in(app, turns=[qa("one?", "1"), qa("two?", "2"), qa("three?", "3")])
+    imported = await import_session(app, turns=[qa("one?", "1"), qa("two?", "2"), qa("three?", "3")])
     return imported["session_id"], imported["turns"]
 
 
 async def read_everywhere(app: App, session_id: str) -> None:
-    """Every way to read a session answers, whole, and its copy is taken back."""
+    """Every way to read a session succeeds completely, and its copy can be imported."""
     for path in ("", "/turns", "/tree", "/export?format=md"):
         response = await app.client.get(f"/sessions/{session_id}{path}")
         assert response.status_code == 200, (path, response.text)
@@ -50,8 +50,8 @@ async def read_everywhere(app: App, session_id: str) -> None:
     assert response.status_code == 201, response.text
 
 
-async def goes_on(app: App, session_id: str, **body: Any) -> list[dict[str, Any]]:
-    """The next question is answered to its end. Gives the warnings."""
+async def ask_next(app: App, session_id: str, **body: Any) -> list[dict[str, Any]]:
+    """Ask the next question, which is answered to its end; returns the warnings."""
     asked = await app.ask("and four?", session_id=session_id, **body)
     assert asked.kinds[-1] == "DONE"
     assert asked.finished["status"] == "completed", asked.text("ERROR")
@@ -70,7 +70,7 @@ async def goes_on(app: App, session_id: str, **body: Any) -> list[dict[str, Any]
 async def test_a_damaged_session_is_listed_read_asked_in_and_exported(
     app: App, fields: dict[str, Any]
 ) -> None:
-    """Discriminates: taking a session's fields as they are stored."""
+    """Discriminates: taking a session's fields as stored."""
     session_id, _ = await three_turns(app)
     await damage(app, SESSIONS, session_id, **fields)
     session = (await app.client.get(f"/sessions/{session_id}")).json()
@@ -78,14 +78,14 @@ async def test_a_damaged_session_is_listed_read_asked_in_and_exported(
     assert isinstance(session["title"], str)
     assert session["hold"] is False
     assert (await app.client.get("/sessions")).status_code == 200
-    await goes_on(app, session_id)
+    await ask_next(app, session_id)
     await read_everywhere(app, session_id)
 
 
 @pytest.mark.parametrize("time", [*TIMES, "x", None])
 async def test_a_persona_keeps_its_text_when_its_time_is_damaged(app: App, time: Any) -> None:
     """Discriminates: dropping the persona, or exporting a time that an import refuses."""
-    imported = await bring_in(app, persona="You are a pirate.", turns=[qa()])
+    imported = await import_session(app, persona="You are a pirate.", turns=[qa()])
     session_id = imported["session_id"]
     stored = (await app.container.store.retrieve(SESSIONS, [session_id]))[0].payload or {}
     await damage(app, SESSIONS, session_id, persona={**stored["persona"], "updated_us": time})
@@ -108,7 +108,7 @@ async def test_a_turn_with_a_damaged_field_is_read_without_it(app: App, fields: 
     """Discriminates: leaving the whole turn out, trusting the payload's id, or a time without bounds."""
     session_id, turns = await three_turns(app)
     await damage(app, TURNS, turns[1], **fields)
-    assert await goes_on(app, session_id, parent_turn_id=turns[2]) == []
+    assert await ask_next(app, session_id, parent_turn_id=turns[2]) == []
     leaf = (await app.client.get(f"/sessions/{session_id}/turns?leaf={turns[2]}")).json()["turns"]
     assert [turn["turn_id"] for turn in leaf] == turns
     assert leaf[1]["question"] == "two?"
@@ -126,7 +126,7 @@ SOURCE = {"index": 1, "document_id": "d", "file_name": "a.md", "chunk_id": "c", 
     "bad", [{**SOURCE, "file_name": None}, {**SOURCE, "score": "nan"}, {**SOURCE, "page": "x"}, {"x": 1}, 5]
 )
 async def test_unreadable_sources_are_dropped_and_the_others_stay(app: App, bad: Any) -> None:
-    """Discriminates: making a citation of whatever is stored."""
+    """Discriminates: turning whatever is stored into a citation."""
     session_id, turns = await three_turns(app)
     await damage(app, TURNS, turns[2], sources=[bad, {**SOURCE, "index": 2}])
     shown = (await branch(app, session_id))[-1]
@@ -135,13 +135,13 @@ async def test_unreadable_sources_are_dropped_and_the_others_stay(app: App, bad:
 
 
 @pytest.mark.parametrize("time", TIMES)
-async def test_a_summary_of_an_impossible_time_is_exported_and_taken_back(app: App, time: int) -> None:
-    """Discriminates: a summary's time written as it is stored."""
+async def test_a_summary_with_an_impossible_time_is_exported_and_imported(app: App, time: int) -> None:
+    """Discriminates: a summary's time written as stored."""
     session_id, turns = await three_turns(app)
     summary = {"text": "s", "start": turns[0], "covers": turns[:2], "previous": None, "model_id": "m",
                "created_us": time, "tokens": 1}  # fmt: skip
     await damage(app, TURNS, turns[1], summary=summary, summary_start=turns[0])
-    await goes_on(app, session_id)
+    await ask_next(app, session_id)
     await read_everywhere(app, session_id)
 
 
@@ -156,7 +156,7 @@ async def test_a_summary_of_an_impossible_time_is_exported_and_taken_back(app: A
         {"parts": [{"part": "recent_history", "role": "user", "tokens": 1, "turn_id": "not-a-uuid"}]},
     ],
 )  # fmt: skip
-async def test_a_damaged_prompt_is_shown_as_far_as_it_can_be(app: App, fields: dict[str, Any]) -> None:
+async def test_a_damaged_prompt_is_shown_as_far_as_possible(app: App, fields: dict[str, Any]) -> None:
     """Discriminates: reading a stored prompt as if this version had written it."""
     asked = await app.ask("What is this?")
     turn_id = asked.finished["turn_id"]
@@ -173,32 +173,32 @@ async def test_a_damaged_prompt_is_shown_as_far_as_it_can_be(app: App, fields: d
 
 
 @pytest.mark.parametrize("question", [None, 5, ["a"]])
-async def test_a_recent_turn_whose_text_cannot_be_read_is_said_once(app: App, question: Any) -> None:
-    """Discriminates: telling only of turns whose place cannot be read."""
+async def test_a_recent_turn_with_unreadable_text_causes_one_warning(app: App, question: Any) -> None:
+    """Discriminates: warning only of turns whose position cannot be read."""
     session_id, turns = await three_turns(app)
     await damage(app, TURNS, turns[1], user_query=question)
     with structlog.testing.capture_logs() as logs:
-        warnings = await goes_on(app, session_id)
+        warnings = await ask_next(app, session_id)
     assert [(each["code"], each["turns"]) for each in warnings] == [("turns_unreadable", 1)]
     assert [each["number"] for each in logs if each["event"] == "unreadable_turns_skipped"][:1] == [1]
     assert [turn["question"] for turn in await branch(app, session_id)] == ["one?", "three?", "and four?"]
     await read_everywhere(app, session_id)
 
 
-async def test_a_turn_whose_place_cannot_be_read_is_not_counted_twice(app: App) -> None:
-    """Discriminates: telling of it where its text is missed too."""
+async def test_a_turn_with_an_unreadable_position_is_not_counted_twice(app: App) -> None:
+    """Discriminates: warning of it where its text is missed, too."""
     session_id, turns = await three_turns(app)
     await damage(app, TURNS, turns[1], seq=["x"])
-    warnings = await goes_on(app, session_id)
+    warnings = await ask_next(app, session_id)
     assert [(each["code"], each["turns"]) for each in warnings] == [("turns_unreadable", 1)]
 
 
-async def test_a_long_answer_is_exported_and_taken_back_whole(app: App) -> None:
-    """Discriminates: a limit of imported texts that stored ones do not have."""
+async def test_a_long_answer_is_exported_and_imported_completely(app: App) -> None:
+    """Discriminates: a limit for imported texts that stored ones do not have."""
     answer = "很长的回答。 " * 30_000
     source = {**SOURCE, "text": "x" * 150_000}
     turn = qa("q" * 150_000, answer, thinking=answer, sources=[source])
-    imported = await bring_in(app, turns=[turn])
+    imported = await import_session(app, turns=[turn])
     path = f"/sessions/{imported['session_id']}/export?format=json"
     first = (await app.client.get(path)).text
     await app.client.delete(f"/sessions/{imported['session_id']}")

@@ -1,4 +1,4 @@
-"""A store of which a part is lost, through every door: health, questions, the doctor, the repair."""
+"""A store that has lost a part, through every interface: health, questions, the doctor, the repair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def health(app: App) -> dict[str, object]:
     return dict(response.json())
 
 
-async def test_a_lost_collection_is_said_and_the_rest_can_be_read_until_the_loss_is_accepted(
+async def test_a_lost_collection_is_reported_and_the_rest_stays_readable_until_the_loss_is_accepted(
     tmp_path: Path,
 ) -> None:
     """Discriminates: ready in silence; a start that is refused; a repair that leaves it read-only."""

@@ -1,4 +1,5 @@
-"""Erasure over HTTP: afterwards everything that is stored is read past the code that proves it."""
+"""Erasure over HTTP: afterwards everything that is stored is read without the code that proves the
+erasure."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 
 async def everything(app: App) -> dict[str, str]:
-    """Every point of every collection and every line of the question log, by place, as text."""
+    """Return every point of every collection and every line of the question log, by location, as text."""
     results: dict[str, str] = {}
     for collection in COLLECTIONS:
         records, _ = await app.container.store.scroll(collection, limit=100_000)
@@ -110,20 +111,20 @@ def _logged(app: App, session_id: str) -> int:
     return sum(session_id in line for line in lines)
 
 
-async def under_way(app: App) -> None:
+async def turn_running(app: App) -> None:
     await until(lambda: len(app.container.running))
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_erased_turn_leaves_no_trace_and_its_children_are_roots(app: App) -> None:
-    """Discriminates: leaving out any one step of TurnEraser.erase_turn."""
+    """Discriminates: leaving out any single step of TurnEraser.erase_turn."""
     await app.add_text("fees.md", FEES)
     streamed = await talk(app, " zanzibar ")
     root = streamed.turns[0]
     assert len(await where(app, root)) > 6
     body = await erased(app, f"/turns/{root}", proof="full")
     assert (body["turn_id"], body["erased"], clean(body["proof"])) == (root, True, True)
-    # the memory that came from the child, too, is that one's now, with its text
+    # the memory that also came from the child is now the child's, with its text
     assert [place.split("/")[0] for place in await where(app, root, "zanzibar")] == ["memories"]
     assert await where(app, root) == []
     tree = (await app.client.get(f"/sessions/{streamed.session_id}/tree")).json()["turns"]
@@ -143,8 +144,8 @@ async def test_an_erased_session_leaves_no_trace(app: App) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_erased_document_is_gone_from_old_turns_personas_and_the_log(app: App) -> None:
-    """Discriminates: leaving out any one step of DocumentEraser.erase."""
+async def test_an_erased_document_disappears_from_old_turns_personas_and_the_log(app: App) -> None:
+    """Discriminates: leaving out any single step of DocumentEraser.erase."""
     fees, other = await app.add_text("fees.md", FEES), await app.add_text("other.md", OTHER)
     asked = await app.ask(QUESTION)
     chunk = next(one["chunk_id"] for one in asked.sources if one["document_id"] == fees)
@@ -171,7 +172,7 @@ async def test_an_erased_document_is_gone_from_old_turns_personas_and_the_log(ap
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_the_answers_that_quote_a_document_go_with_it_when_asked(app: App) -> None:
+async def test_the_answers_that_quote_a_document_are_erased_with_it_on_request(app: App) -> None:
     fees = await app.add_text("fees.md", FEES)
     asked = await app.ask(QUESTION)
     await app.client.put(f"/sessions/{asked.session_id}/persona", json={"text": "Be kind to everybody here."})
@@ -193,7 +194,7 @@ async def test_a_full_proof_finds_quotes_in_turns_that_do_not_cite(app: App) -> 
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_owner_goes_with_everything_and_the_others_stay(tmp_path: Path) -> None:
+async def test_an_owner_is_erased_with_everything_and_the_others_stay(tmp_path: Path) -> None:
     keys = {"api_keys": ["mine", "other"], "admin_api_keys": ["admin"]}
     async with open_app(settings_of(tmp_path, server=keys)) as app:
         sessions = []
@@ -225,7 +226,7 @@ async def test_a_running_answer_does_not_bring_its_session_back(tmp_path: Path) 
     async with open_app(settings_of(tmp_path, "One", 0.3, "two", 5.0, "three")) as app:
         session = (await app.client.post("/sessions", json={})).json()["session_id"]
         asking = asyncio.create_task(app.ask(QUESTION, session_id=session))
-        await under_way(app)
+        await turn_running(app)
         body = await erased(app, f"/sessions/{session}")
         assert clean(body["proof"])
         await asking
@@ -233,7 +234,7 @@ async def test_a_running_answer_does_not_bring_its_session_back(tmp_path: Path) 
 
 
 @pytest.mark.slow("opens the application more than once")
-async def test_a_turn_that_is_answered_while_its_parent_is_erased_is_cleaned_when_it_ends(
+async def test_a_turn_being_answered_while_its_parent_is_erased_is_cleaned_when_it_ends(
     tmp_path: Path,
 ) -> None:
     """Discriminates: no cleaning of late answers."""
@@ -241,7 +242,7 @@ async def test_a_turn_that_is_answered_while_its_parent_is_erased_is_cleaned_whe
         root = await app.ask(QUESTION)
         root_id = root.finished["turn_id"]
         asking = asyncio.create_task(app.ask("And?", session_id=root.session_id, parent_turn_id=root_id))
-        await under_way(app)
+        await turn_running(app)
         proof = (await erased(app, f"/turns/{root_id}"))["proof"]
         assert (proof["complete"], [each["place"] for each in proof["left"]]) == (
             False,
@@ -253,13 +254,13 @@ async def test_a_turn_that_is_answered_while_its_parent_is_erased_is_cleaned_whe
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_document_that_is_erased_while_an_answer_cites_it_is_not_cited_in_the_end(
+async def test_a_document_erased_while_an_answer_cites_it_is_not_cited_in_the_end(
     tmp_path: Path,
 ) -> None:
     async with open_app(settings_of(tmp_path, "One", 0.4, "two")) as app:
         fees = await app.add_text("fees.md", FEES)
         asking = asyncio.create_task(app.ask(QUESTION))
-        await under_way(app)
+        await turn_running(app)
         await asyncio.sleep(0.2)  # the passage is in the prompt
         assert (await erased(app, f"/documents/{fees}"))["proof"]["complete"] is False
         await asking
@@ -268,12 +269,12 @@ async def test_a_document_that_is_erased_while_an_answer_cites_it_is_not_cited_i
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_document_that_is_being_read_in_does_not_come_back(app: App) -> None:
+async def test_a_document_erased_during_its_ingestion_does_not_come_back(app: App) -> None:
     text = "\n\n".join(f"{number}: {FEES}" for number in range(400))
     added = await app.client.post("/documents", files={"file": ("long.md", text.encode())})
     document = added.json()["document"]["document_id"]
     assert clean((await erased(app, f"/documents/{document}"))["proof"])
-    await asyncio.sleep(0.3)  # in which the job would store another piece
+    await asyncio.sleep(0.3)  # time for the job to store another piece
     assert await where(app, document, "long.md") == []
     assert (await app.client.get(f"/jobs/{added.json()['job_id']}")).status_code == 404
 
@@ -291,8 +292,8 @@ async def test_every_erasure_leaves_a_receipt_that_names_nothing(app: App) -> No
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_operator_counts_first_and_cleans_what_is_gone_already(app: App) -> None:
-    """Discriminates: erasing only what is found under its id."""
+async def test_an_operator_counts_first_and_cleans_up_what_was_already_deleted(app: App) -> None:
+    """Discriminates: erasing only what exists under its id."""
     streamed = await talk(app)
     root = streamed.turns[0]
     asked: dict[str, Any] = {"kind": "turn", "name": root}
@@ -310,7 +311,7 @@ async def test_an_operator_counts_first_and_cleans_what_is_gone_already(app: App
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_archive_that_holds_it_is_told_and_deleted_when_asked(app: App) -> None:
+async def test_an_archive_that_contains_the_erased_is_reported_and_deleted_on_request(app: App) -> None:
     streamed = await talk(app)
     await app.container.backups.create()
     body = await erased(app, f"/turns/{streamed.turns[3]}")
@@ -322,7 +323,7 @@ async def test_an_archive_that_holds_it_is_told_and_deleted_when_asked(app: App)
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_owner_who_is_not_there_takes_no_archive_along(app: App) -> None:
+async def test_erasing_an_unknown_owner_deletes_no_archive(app: App) -> None:
     """Discriminates: the owner's name searched in the bytes of the archives."""
     nobody = "key-0123456789abcdef"
     await app.ask(f"What does {nobody} eat?")
@@ -346,17 +347,17 @@ def undo_file_of_an_earlier_version(app: App) -> Path:
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_erased_owner_is_in_no_undo_file_of_an_earlier_version(app: App) -> None:
-    """Discriminates: a file deleted only when ids are left that it could name."""
+    """Discriminates: a file deleted only when ids remain that it could name."""
     await talk(app)
     asked: dict[str, Any] = {"kind": "owner", "name": "local", "confirm": "local", "dry_run": False}
-    for _ in range(2):  # also when no ids are left
+    for _ in range(2):  # even when no ids remain
         left = undo_file_of_an_earlier_version(app)
         assert (await app.client.post("/admin/erase", params=asked)).json()["proof"]["hits"] == 0
         assert not left.exists()
 
 
-async def test_an_imported_session_and_its_turns_are_erased_though_its_id_is_no_uuid(app: App) -> None:
-    """Discriminates: the id given to the store as one of a point."""
+async def test_an_imported_session_and_its_turns_are_erased_though_its_id_is_not_a_uuid(app: App) -> None:
+    """Discriminates: the id passed to the store as a point id."""
     one, two = str(uuid.uuid4()), str(uuid.uuid4())
     payload: dict[str, Any] = {"session_id": "cyc", "owner": "local", "user_query": "zanzibar"}
     summary = {"text": "zanzibar", "start": one, "covers": [one], "previous": None, "model_id": "default",
@@ -392,7 +393,7 @@ async def test_an_imported_session_and_its_turns_are_erased_though_its_id_is_no_
     assert refused.status_code == 422
 
 
-async def test_the_id_that_stands_for_what_was_erased_is_refused(app: App) -> None:
+async def test_the_placeholder_id_for_erased_content_is_refused(app: App) -> None:
     for kind in ("turn", "session", "document", "owner"):
         asked: dict[str, Any] = {"kind": kind, "name": ERASED_ID, "confirm": ERASED_ID, "dry_run": False}
         refused = await app.client.post("/admin/erase", params=asked)
@@ -400,7 +401,7 @@ async def test_the_id_that_stands_for_what_was_erased_is_refused(app: App) -> No
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_the_files_of_the_store_are_rewritten_before_a_full_proof_and_after_another(app: App) -> None:
+async def test_the_store_files_are_rewritten_before_a_full_proof_and_after_another(app: App) -> None:
     """Discriminates: no rewriting; the text is in the files as long as there is none."""
     streamed = await talk(app, " zanzibar ")
     other = await talk(app, " timbuktu ")

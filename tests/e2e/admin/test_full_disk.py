@@ -1,4 +1,4 @@
-"""What works when the disk has no byte left: a tmpfs in a namespace, filled to the end."""
+"""Behaviour on a completely full disk: a tmpfs in a mount namespace, filled to the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.environment import ROOT
 from tests.support.servers.app import App, make_settings, open_app, scripted
 from tests.support.waiting import until
 
-SIZE_MB = 1_200  # the engine touches every page of its files, which a tmpfs then has to hold
+SIZE_MB = 1_200  # the engine touches every page of its files, which then occupy the tmpfs
 
 
 def free_bytes(folder: Path) -> int:
@@ -36,7 +36,7 @@ def fill(folder: Path) -> None:
 
 
 async def deleted(app: App, paths: list[str]) -> list[tuple[int, int]]:
-    """The status of each deletion, and of reading it again."""
+    """The status of each deletion, and of reading the object afterwards."""
     return [
         ((await app.client.delete(path)).status_code, (await app.client.get(path)).status_code)
         for path in paths
@@ -67,7 +67,7 @@ async def trial(folder: Path) -> dict[str, Any]:
 
 
 async def clean_up(folder: Path) -> dict[str, Any]:
-    """With nothing that has expired, then with a turn to delete."""
+    """First when nothing has expired, then with a turn to delete."""
     reserve = folder / "data/store/reserve"
     async with open_app(
         make_settings(folder / "data", models={"llms": {"default": scripted("fine")}})
@@ -85,7 +85,7 @@ async def clean_up(folder: Path) -> dict[str, Any]:
 
 
 async def start(folder: Path) -> dict[str, Any]:
-    """Of a store that was whole, without its reserve."""
+    """Start on a store that was complete, but without its reserve."""
     store = folder / "data/store"
     async with open_edge_client(store) as client:
         await make_collection(client)
@@ -113,19 +113,19 @@ def outcome_of(name: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.full("fills a disk of more than a gigabyte")
 def test_a_cleanup_that_deletes_nothing_leaves_the_reserve_to_deletions(tmp_path: Path) -> None:
-    """Discriminates: a receipt, or a deletion that matches nothing, which takes it."""
+    """Discriminates: a receipt, or a deletion that matches nothing, which uses it up."""
     expected = {"cleanup": 200, "matched": 0, "left": True, "deleted": [[200, 404]]}
     assert outcome_of("clean_up", tmp_path) == expected
 
 
 @pytest.mark.full("mounts a disk")
-def test_a_start_that_has_no_room_is_refused_and_damages_nothing(tmp_path: Path) -> None:
-    """Discriminates: an engine that is let at its files where it cannot write."""
+def test_a_start_without_space_is_refused_and_damages_nothing(tmp_path: Path) -> None:
+    """Discriminates: an engine that opens its files although it cannot write."""
     assert outcome_of("start", tmp_path) == {"damage": [], "points": 1}
 
 
 @pytest.mark.full("fills a disk of more than a gigabyte")
-def test_deletions_work_with_no_byte_left_and_questions_do_not(tmp_path: Path) -> None:
+def test_on_a_full_disk_deletions_work_and_questions_do_not(tmp_path: Path) -> None:
     """Discriminates: a reserve that a question may use; a deletion that is refused for its receipt."""
     assert outcome_of("trial", tmp_path) == {
         "deleted": [[200, 404]] * 3, "cleanup": 200, "asked": 507, "given": True,

@@ -1,4 +1,4 @@
-"""GET /metrics of the real server with a model behind HTTP, scraped as Prometheus does."""
+"""GET /metrics of the real server with a model behind HTTP, scraped like Prometheus does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stub() -> Iterator[StubLLM]:
 
 @pytest.fixture(scope="module")
 def client(stub: StubLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Of a server with an admin's key."""
+    """A client of a server with an admin's key."""
     folder: Path = tmp_path_factory.mktemp("metrics")
     with running_server(
         folder, OPENAI_BASE_URL=stub.url, EMBEDDING=HASHING, LOAD_SAMPLE="false", ADMIN_API_KEYS=KEY
@@ -42,7 +42,7 @@ def scrape(client: httpx.Client) -> Figures:
 
 
 def until(client: httpx.Client, holds: Callable[[Figures], bool]) -> Figures:
-    """What a turn counts, it counts a moment after its last frame."""
+    """A turn's counters are updated a moment after its last frame."""
     end = time.monotonic() + 30
     while not holds(figures := scrape(client)):
         assert time.monotonic() < end
@@ -68,7 +68,7 @@ def test_an_answer_is_counted_with_its_times_and_tokens(client: httpx.Client) ->
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-def test_a_stopped_answer_is_cancelled_and_its_model_call_was_left(
+def test_a_stopped_answer_is_cancelled_and_its_model_call_aborted(
     client: httpx.Client, stub: StubLLM
 ) -> None:
     before = scrape(client)
@@ -100,7 +100,7 @@ def test_a_model_that_fails_is_counted_with_its_retries(client: httpx.Client, st
     assert len(codes) == 1
 
 
-def test_refusals_are_counted_by_code_and_a_scrape_without_the_key_is_one(client: httpx.Client) -> None:
+def test_refusals_are_counted_by_code_including_a_scrape_without_the_key(client: httpx.Client) -> None:
     assert client.post(CHAT, json={"question": ""}).status_code == 422
     assert client.post(CHAT, json={"question": "Who?", "model_id": "nobody"}).status_code == 404
     assert client.get("/metrics", headers={"authorization": "Bearer wrong"}).status_code == 401
@@ -109,7 +109,7 @@ def test_refusals_are_counted_by_code_and_a_scrape_without_the_key_is_one(client
         assert figures("errors_total", code=code) == 1, code
 
 
-def test_the_version_the_process_and_the_store_are_told(client: httpx.Client) -> None:
+def test_the_version_the_process_and_the_store_are_exported(client: httpx.Client) -> None:
     figures = until(client, lambda now: now.has("stored"))
     assert figures("build_info", version="0.1.0") == 1
     assert figures.values[("process_resident_memory_bytes", frozenset())] > 1_000_000

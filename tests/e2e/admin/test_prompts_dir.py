@@ -1,4 +1,4 @@
-"""PROMPTS_DIR: what a model is told in other words, judged by the bytes that it received."""
+"""PROMPTS_DIR: other texts for the model, verified in the bytes that it received."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def reload(app: App) -> tuple[int, Any]:
 async def test_the_model_receives_the_overriding_texts_by_knowledge_and_thinking(
     tmp_path: Path, model: StubLLM
 ) -> None:
-    """Discriminates: a role whose text is taken from config/prompts all the same."""
+    """Discriminates: a role whose text is taken from config/prompts anyway."""
     texts = {
         "general__zh": "无资料时这样说。",
         "knowledge__zh": "有资料时这样说。",
@@ -78,7 +78,7 @@ async def test_the_model_receives_the_overriding_texts_by_knowledge_and_thinking
 
 
 class ObeyingStub(StubLLM):
-    """Calls the search in its text as long as it may, and speaks at length."""
+    """Calls the search in its text as long as it may, and answers at length."""
 
     def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
         call = '{"name": "search_knowledge", "arguments": {"query": "退款"}}'
@@ -91,7 +91,7 @@ class ObeyingStub(StubLLM):
 
 
 def all_overridden(folder: Path, stub: StubLLM) -> Settings:
-    """Every text begins with its name, and all that a model is sent one for happens soon."""
+    """Every text begins with its name; the situations in which each is sent follow quickly."""
     table = {
         "provider": "openai",
         "base_url": stub.url,
@@ -118,8 +118,8 @@ def all_overridden(folder: Path, stub: StubLLM) -> Settings:
 
 
 @pytest.mark.full("waits for what is learned in the background, which leaves questions their time first")
-async def test_every_text_may_be_overridden_and_reaches_the_model(tmp_path: Path) -> None:
-    """Discriminates: a text that is read past the folder."""
+async def test_every_text_can_be_overridden_and_reaches_the_model(tmp_path: Path) -> None:
+    """Discriminates: a text that is read without looking into the folder."""
     names = sorted({path.name.split(".")[0] for path in PROMPTS.glob("*.md")})
     with running_stub(ObeyingStub()) as stub:
         async with open_app(all_overridden(tmp_path, stub)) as app:
@@ -141,7 +141,7 @@ async def test_every_text_may_be_overridden_and_reaches_the_model(tmp_path: Path
     assert stub.unsent(names) == []
 
 
-async def test_changed_files_are_read_when_asked_and_a_broken_one_keeps_the_old(
+async def test_changed_files_are_reloaded_on_request_and_a_broken_one_keeps_the_old(
     tmp_path: Path, model: StubLLM
 ) -> None:
     prompts = tmp_path / "prompts"
@@ -181,7 +181,7 @@ async def test_changed_files_are_read_when_asked_and_a_broken_one_keeps_the_old(
         ("general.zh.md", " \n", "general.zh.md: it is empty."),
     ],
 )
-async def test_a_broken_file_stops_the_start_with_its_line(
+async def test_a_broken_file_aborts_the_start_naming_its_line(
     tmp_path: Path, model: StubLLM, name: str, content: str | bytes, refusal: str
 ) -> None:
     chosen = settings(tmp_path, model)
@@ -193,7 +193,7 @@ async def test_a_broken_file_stops_the_start_with_its_line(
     assert refusal in str(refused.value)
 
 
-async def test_a_folder_that_is_none_stops_the_start_by_its_name(tmp_path: Path) -> None:
+async def test_a_missing_folder_aborts_the_start_naming_it(tmp_path: Path) -> None:
     """Discriminates: a refusal that names the setting twice and its value never."""
     missing = str(tmp_path / "promts")
     with pytest.raises(StartRefusedError) as refused:
@@ -202,7 +202,7 @@ async def test_a_folder_that_is_none_stops_the_start_by_its_name(tmp_path: Path)
     assert str(refused.value) == f"PROMPTS_DIR = {missing!r} is refused: it is no folder."
 
 
-def test_every_own_text_may_stand_in_the_folder_as_it_is(tmp_path: Path) -> None:
+def test_every_built_in_text_can_be_in_the_folder_unchanged(tmp_path: Path) -> None:
     """Discriminates: braces of JSON in a prompt taken for placeholders."""
     for path in PROMPTS.glob("*.md"):
         (tmp_path / path.name).write_text(f"\ufeff{path.read_text('utf-8')}", "utf-8")

@@ -1,7 +1,7 @@
-"""Another embedding is prepared while people ask, used from the next start, and left again without loss.
+"""Another embedding is prepared while people ask, used from the next start, and abandoned again without loss.
 
-Discriminates: a copy that is made once and never caught up (turns asked meanwhile are missing); a switch
-back that takes the old store as it was left; a start that does not look for a prepared copy.
+Discriminates: a copy that is made once and never caught up (turns asked meanwhile are missing); a switch back
+that takes the old store as it was left; a start that does not look for a prepared copy.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def questions(app: App, session_id: str) -> set[str]:
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_turns_asked_while_a_copy_is_made_and_after_it_are_there_after_the_switch_and_the_way_back(
+async def test_turns_asked_during_and_after_the_copy_exist_after_the_switch_and_after_switching_back(
     tmp_path: Path,
 ) -> None:
     async with started(tmp_path) as app:
@@ -118,7 +118,7 @@ async def test_without_a_prepared_copy_the_start_is_refused_and_names_the_comman
         await app.ask(QUESTION)
         job = make_job(app, tmp_path)
         job.start(SLOW)
-        await asyncio.sleep(0.02)  # it is under way
+        await asyncio.sleep(0.02)  # it is running
         assert (await job.cancel()).status == "cancelled"
     with pytest.raises(StartRefusedError, match="wenmai reembed"):
         async with started(tmp_path, SLOW):
@@ -129,7 +129,7 @@ async def test_without_a_prepared_copy_the_start_is_refused_and_names_the_comman
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_while_answers_are_written_the_copy_waits(tmp_path: Path) -> None:
+async def test_the_copy_pauses_while_answers_are_written(tmp_path: Path) -> None:
     async with started(tmp_path) as app:
         for number in range(8):
             await app.ask(f"Question {number}")
@@ -137,12 +137,12 @@ async def test_while_answers_are_written_the_copy_waits(tmp_path: Path) -> None:
         job = make_job(app, tmp_path, activity)
         with activity.busy():
             job.start(WIDER)
-            await asyncio.sleep(1)  # in which it would embed everything
+            await asyncio.sleep(1)  # time to embed everything
             assert (job.state().status, job.state().embedded) == ("running", 0)
         assert (await ended(job)).status == "prepared"
 
 
-async def test_only_one_runs_and_an_embedding_that_is_none_is_refused(tmp_path: Path) -> None:
+async def test_only_one_copy_runs_and_an_unknown_embedding_is_refused(tmp_path: Path) -> None:
     async with started(tmp_path) as app:
         await app.ask(QUESTION)
         job = make_job(app, tmp_path)
@@ -162,7 +162,7 @@ async def test_only_one_runs_and_an_embedding_that_is_none_is_refused(tmp_path: 
 
 @dataclass(frozen=True)
 class _Container:
-    """What these routes ask a container for."""
+    """What these routes request from a container."""
 
     settings: Settings
     reembedding: StoreReembedding
@@ -197,7 +197,7 @@ async def routed(app: App, folder: Path, **headers: str) -> AsyncIterator[httpx.
 
 @asynccontextmanager
 async def listening(served: FastAPI) -> AsyncIterator[str]:
-    """Its address on the loopback."""
+    """Return its address on loopback."""
     server = uvicorn.Server(uvicorn.Config(served, port=0, log_config=None, lifespan="off"))
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started)
@@ -232,7 +232,7 @@ async def test_the_command_has_the_running_server_make_the_copy(
 
 
 @pytest.mark.slow("opens the application more than once")
-async def test_over_http_it_is_planned_begun_followed_and_cancelled(tmp_path: Path) -> None:
+async def test_over_http_a_copy_is_planned_started_followed_and_cancelled(tmp_path: Path) -> None:
     async with started(tmp_path) as app, routed(app, tmp_path) as client:
         for number in range(8):
             await app.ask(f"Question {number}")

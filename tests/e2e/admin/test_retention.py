@@ -56,7 +56,7 @@ async def parents(app: App, session_id: str) -> dict[str, str | None]:
     return {turn["turn_id"]: turn["parent_turn_id"] for turn in turns}
 
 
-async def test_a_clean_up_goes_by_each_sessions_limit_and_leaves_a_receipt(app: App) -> None:
+async def test_a_clean_up_follows_each_sessions_limit_and_leaves_a_receipt(app: App) -> None:
     """Discriminates: a limit that PATCH stores and expiry does not read; a dry run that deletes."""
     plain, short = await new_session(app), await new_session(app, expire_days=7)
     long, held = await new_session(app, expire_days=90), await new_session(app, expire_days=1, hold=True)
@@ -76,7 +76,7 @@ async def test_a_clean_up_goes_by_each_sessions_limit_and_leaves_a_receipt(app: 
 
 
 async def test_a_reader_sees_no_expired_turn_and_its_children_as_roots(app: App) -> None:
-    """Discriminates: a kept tree that outlives the deletion."""
+    """Discriminates: a cached tree that outlives the deletion."""
     session_id = await new_session(app)
     old = await aged_turn(app, session_id, 31)
     child = await aged_turn(app, session_id, 29, old)
@@ -93,7 +93,8 @@ async def test_a_reader_sees_no_expired_turn_and_its_children_as_roots(app: App)
 
 
 async def test_after_a_clean_up_there_is_nothing_to_repair(app: App) -> None:
-    """Discriminates: a child of an expired turn taken for one that lost its parent, and put under another."""
+    """Discriminates: a child of an expired turn taken for one that lost its parent, and attached to
+    another."""
     session_id = await new_session(app)
     old = await aged_turn(app, session_id, 31)
     await aged_turn(app, session_id, 29)
@@ -107,7 +108,7 @@ async def test_after_a_clean_up_there_is_nothing_to_repair(app: App) -> None:
     assert (await parents(app, session_id))[child] is None
 
 
-async def test_the_nightly_run_says_so_in_its_receipt(app: App) -> None:
+async def test_the_nightly_run_is_marked_in_its_receipt(app: App) -> None:
     session_id = await new_session(app)
     await aged_turn(app, session_id, 31)
     report = await app.container.conversations.cleanup_expired_conversations()
@@ -117,10 +118,10 @@ async def test_the_nightly_run_says_so_in_its_receipt(app: App) -> None:
     assert (newest["reason"], newest["counts"]["turns"]) == ("schedule", report.deleted == 1)
 
 
-async def test_a_clock_that_is_not_believed_stops_the_nightly_run_and_nobody_who_asks_for_it(
+async def test_an_implausible_clock_stops_the_nightly_run_but_nobody_who_requests_a_run(
     app: App,
 ) -> None:
-    """Discriminates: the doubt lost on the way to the schedule, or asked of a person."""
+    """Discriminates: the check lost on the way to the schedule, or applied to a person's request."""
     session_id = await new_session(app)
     for _ in range(GUARDED_TURNS + 1):
         await aged_turn(app, session_id, 400)
@@ -131,14 +132,14 @@ async def test_a_clock_that_is_not_believed_stops_the_nightly_run_and_nobody_who
     assert (await clean_up(app, dry_run="false"))["deleted"] == GUARDED_TURNS + 1
 
 
-async def test_the_schedule_is_wired_to_a_run_that_nobody_attends(app: App) -> None:
-    """Discriminates: a nightly run that believes any clock, as one does that a person has asked for."""
+async def test_the_schedule_is_wired_to_an_unattended_run(app: App) -> None:
+    """Discriminates: a nightly run that trusts any clock, like a run that a person has requested."""
     session_id = await new_session(app)
     for _ in range(GUARDED_TURNS + 1):
         await aged_turn(app, session_id, 400)
     schedule, lease = app.container.schedule, LeaseStore(app.container.store, "operations")
     assert isinstance(schedule, CleanupSchedule)
-    await schedule.current()  # makes the record of a new store, for which nothing is due
+    await schedule.current()  # creates the record of a new store, for which nothing is due
     record = await lease.read()
     assert record is not None
     overdue = replace(record, token="overdue", holder="", last_slot=record.last_slot - DAY_US)
@@ -189,14 +190,14 @@ async def test_receipts_are_for_administrators(tmp_path: Path) -> None:
         }
 
 
-async def test_statistics_tell_the_bytes_on_the_disk_where_the_engine_does(app: App) -> None:
+async def test_statistics_report_the_bytes_on_disk_if_the_engine_does(app: App) -> None:
     stats = (await app.client.get("/admin/stats")).json()
     known = app.container.space is not None
     assert isinstance(stats["bytes_on_disk"], int) is known
 
 
-async def test_with_a_backup_before_it_a_clean_up_can_be_taken_back(tmp_path: Path) -> None:
-    """Discriminates: an archive of what is left; one for a run that deletes nothing."""
+async def test_with_a_backup_before_it_a_clean_up_can_be_undone(tmp_path: Path) -> None:
+    """Discriminates: an archive of the remaining data; an archive for a run that deletes nothing."""
     settings = make_settings(tmp_path, conversation={"backup_before_cleanup": True})
     async with open_app(settings) as app:
         await clean_up(app, dry_run="false")

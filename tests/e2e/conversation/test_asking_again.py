@@ -1,4 +1,4 @@
-"""A turn that did not complete is asked again with nothing but what GET /turns/{id} says of it."""
+"""A turn that did not complete can be asked again using only what GET /turns/{id} returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.conversation.turns import AskedWith, TurnStatus
 from services.store.points import equals
 from tests.services.conversation.stores import TURNS
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
-from tests.support.wire.copies import bring_in, exported, qa
+from tests.support.wire.copies import exported, import_session, qa
 from tests.support.wire.sse import Streamed, frames
 
 OPTIONS = {
@@ -39,7 +39,7 @@ async def read(app: App, turn_id: str) -> dict[str, Any]:
 
 
 def again(turn: dict[str, Any]) -> dict[str, Any]:
-    """The request that asks a turn again, as a client makes it."""
+    """The request that asks a turn again, as a client builds it."""
     remaining = ("turn_id", "session_id", "parent_turn_id", "model_id")
     limits = {"filters": turn["filters"]} if "filters" in turn else {}
     return {
@@ -51,7 +51,7 @@ def again(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 async def retry(app: App, turn: dict[str, Any]) -> Streamed:
-    """Asked again it must complete, as one stored point."""
+    """Asked again, the turn must complete as a single stored point."""
     response = await app.client.post(CHAT, json=again(turn))
     assert response.status_code == 200, response.text
     streamed = Streamed(frames(response.text))
@@ -65,11 +65,11 @@ async def retry(app: App, turn: dict[str, Any]) -> Streamed:
 
 
 async def mark(app: App, turn_id: str, status: TurnStatus) -> None:
-    """As a turn is left by a stop, or by a start after a crash."""
+    """Mark the turn as left by a stop, or by a start after a crash."""
     await app.container.conversations.turns.set_payload({"status": status.value}, [turn_id])
 
 
-async def test_a_failed_turn_completes_from_what_is_read_of_it(tmp_path: Path) -> None:
+async def test_a_failed_turn_completes_from_its_returned_fields(tmp_path: Path) -> None:
     """Discriminates: a turn stored without its request; filters compared in another order."""
     filters = {"tags": ["b", "a"], "since": "2024"}
     failed: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -89,10 +89,8 @@ async def test_a_failed_turn_completes_from_what_is_read_of_it(tmp_path: Path) -
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize("status", [TurnStatus.CANCELLED, TurnStatus.INTERRUPTED])
-async def test_a_slash_command_is_given_again_whatever_it_was_limited_to(
-    app: App, status: TurnStatus
-) -> None:
-    """Discriminates: a command's filters in what it is compared by, which nobody can read of it."""
+async def test_a_slash_command_is_repeated_whatever_its_filters_were(app: App, status: TurnStatus) -> None:
+    """Discriminates: a command's filters in its fingerprint, which nobody can read back."""
     first = await app.ask("What is this?")
     fields = await app.ask("/help", session_id=first.session_id, filters={"tags": ["a"]}, rerank_top_n=2)
     await mark(app, fields.finished["turn_id"], status)
@@ -103,7 +101,7 @@ async def test_a_slash_command_is_given_again_whatever_it_was_limited_to(
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_turn_whose_parent_has_expired_is_asked_again_as_a_root(app: App) -> None:
-    """Discriminates: comparing the parent that is asked for with the one that is stored and gone."""
+    """Discriminates: comparing the requested parent with the stored one, which no longer exists."""
     first = await app.ask("One?")
     second = await app.ask("Two?", session_id=first.session_id)
     turn_id = second.finished["turn_id"]
@@ -118,8 +116,8 @@ async def test_a_turn_whose_parent_has_expired_is_asked_again_as_a_root(app: App
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_turn_limited_to_a_document_that_was_erased_is_asked_again(app: App) -> None:
-    """Discriminates: comparing with the hash of the first request alone."""
+async def test_a_turn_limited_to_an_erased_document_is_asked_again(app: App) -> None:
+    """Discriminates: comparing only with the hash of the first request."""
     ids = [await app.add_text(f"{name}.md", f"The {name} pass costs ten.") for name in ("owl", "elk")]
     asked = await app.ask("What does it cost?", filters={"document_ids": ids})
     await mark(app, asked.finished["turn_id"], TurnStatus.CANCELLED)
@@ -130,12 +128,12 @@ async def test_a_turn_limited_to_a_document_that_was_erased_is_asked_again(app: 
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_filtered_question_is_asked_again_by_who_sent_it_and_by_who_reads_it(
+async def test_a_filtered_question_is_asked_again_by_its_sender_and_by_a_reader(
     tmp_path: Path,
 ) -> None:
-    """A filter of the deployment may change its own text once more.
+    """A filter of the deployment may change its own output once more.
 
-    Discriminates: comparing only what the filter made of it; a first request that is forgotten.
+    Discriminates: comparing only the filter's output; a first request that is forgotten.
     """
     filters = {"question_filters": ["tests.support.models.text_filters:signed"]}
     turn_id = str(uuid.uuid4())
@@ -150,7 +148,7 @@ async def test_a_filtered_question_is_asked_again_by_who_sent_it_and_by_who_read
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_another_request_under_the_id_is_refused_as_ever(tmp_path: Path) -> None:
+async def test_another_request_under_the_id_is_still_refused(tmp_path: Path) -> None:
     """Discriminates: a comparison that leaves one of the fields out."""
     async with open_app(settings(tmp_path, "!")) as app:
         failed = await app.ask("Try.", **OPTIONS, filters={"tags": ["a"]})
@@ -168,10 +166,10 @@ async def test_another_request_under_the_id_is_refused_as_ever(tmp_path: Path) -
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_turn_brought_in_elsewhere_is_asked_again_there(app: App) -> None:
+async def test_a_turn_imported_elsewhere_is_asked_again_there(app: App) -> None:
     how = {**DEFAULTS, "rerank_top_n": 4}
     fields = qa("What is this?", "", status="failed", model_id="default", request=how)
-    imported = await bring_in(app, turns=[fields, qa(), qa(model_id="default", status="failed")])
+    imported = await import_session(app, turns=[fields, qa(), qa(model_id="default", status="failed")])
     turn = await read(app, imported["turns"][0])
     assert turn["request"] == how
     copied = (await exported(app, imported["session_id"]))["turns"]
@@ -192,7 +190,7 @@ async def test_a_request_that_nobody_could_send_is_not_imported(app: App, bad: d
     assert f"request.{next(iter(bad))}" in response.json()["error"]["message"]
 
 
-async def test_a_damaged_request_is_not_worth_losing_the_turn_for(app: App) -> None:
+async def test_a_damaged_request_does_not_lose_the_turn(app: App) -> None:
     asked = await app.ask("What is this?")
     turns, turn_id = app.container.conversations.turns, asked.finished["turn_id"]
     for damaged in ("x", {"rerank_top_n": "many"}, [1]):

@@ -1,6 +1,6 @@
-"""Bad input gets a clear JSON error, nothing is stored, no model is called, and the server stays well.
+"""Bad input gets a clear JSON error, nothing is stored, no model is called, and the server stays healthy.
 
-The numbers are those of the table of bad inputs the project answers for.
+The numbers are those of the project's table of bad inputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    """One for all: a refused request must leave nothing for the next one to trip over."""
+    """Shared: a refused request must leave nothing that affects the next one."""
     folder = tmp_path_factory.mktemp("refused")
     settings = make_settings(folder, models={"llms": {"default": scripted("never", record_as=RECORD)}})
     async with open_app(settings) as opened:
@@ -35,7 +35,7 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
 
 
 async def refused(app: App, body: bytes | str, headers: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Send a raw body; check all that holds for every refusal; give status, code and message."""
+    """Send a raw body; check everything that holds for every refusal; return status, code and message."""
     content = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
     response = await app.client.post(CHAT, content=content, headers=JSON if headers is None else headers)
     error = response.json()["error"]
@@ -105,7 +105,7 @@ async def test_a_bad_body_is_refused(app: App, body: str | bytes, status: int, c
     assert len(message) < 500
 
 
-async def test_an_id_of_the_clients_own_begins_a_session_and_somebody_elses_none(tmp_path: Path) -> None:
+async def test_a_clients_own_id_begins_a_session_and_another_owners_id_does_not(tmp_path: Path) -> None:
     """Discriminates: a session that is taken over; an id that is refused, or replaced by another."""
     sections: dict[str, dict[str, Any]] = {"server": {"api_keys": ["key-of-a", "key-of-b"]}}
     own = str(uuid.uuid4())
@@ -128,7 +128,7 @@ async def test_an_id_of_the_clients_own_begins_a_session_and_somebody_elses_none
         assert (theirs.status_code, theirs.json()["error"]["code"]) == (404, "unknown_session")
 
 
-async def test_where_ids_of_clients_begin_nothing_an_unknown_session_is_refused(tmp_path: Path) -> None:
+async def test_where_client_ids_create_no_sessions_an_unknown_session_is_refused(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, conversation={"client_session_ids": False})
     async with open_app(settings) as app:
         assert (await refused(app, question(session_id=UNKNOWN)))[:2] == (404, "unknown_session")
@@ -176,12 +176,12 @@ async def test_a_foreign_host_or_origin_is_refused(app: App) -> None:
     assert (await refused(app, question(), {**JSON, "origin": "http://evil.test"}))[0] == 403  # B86
 
 
-async def test_odd_but_legal_text_is_kept_and_the_stream_stays_whole(tmp_path: Path) -> None:
+async def test_unusual_but_legal_text_is_kept_and_the_stream_stays_complete(tmp_path: Path) -> None:
     body = (
         '{"question": "a\\ud800b \\u202e \\u2028 {{7*7}} {x.__class__} </think>DONE:"}'  # B13, B15, B81–B84
     )
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("never")}})
-    async with open_app(settings) as app:  # of its own: a turn is stored
+    async with open_app(settings) as app:  # in a separate session, since a turn is stored
         response = await app.client.post(CHAT, content=body, headers=JSON)
         (stored,) = (await app.container.store.scroll("conversations"))[0]
     assert response.status_code == 200

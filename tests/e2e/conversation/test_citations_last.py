@@ -1,4 +1,4 @@
-"""Citations that last: the same after a restart and in a copy, and whole when a document goes."""
+"""Citations are permanent: the same after a restart and in a copy, and intact when a document is deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from config.settings import Settings
 from core.operations.erasure import ERASED_ID
 from tests.support.servers.app import App, make_settings, open_app, scripted
-from tests.support.wire.copies import branch, bring_in, exported
+from tests.support.wire.copies import branch, exported, import_session
 from tests.support.wire.sse import Streamed, frames
 
 FEES = """# 费用说明
@@ -32,13 +32,13 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 
 def without_threshold(folder: Path, *script: str) -> Settings:
-    """Every candidate is cited; with a script, a model that says it."""
+    """Every candidate is cited; with a script, a model that answers with it."""
     models = {"llms": {"default": scripted(*script)}} if script else {}
     return make_settings(folder, models=models, retrieval={"rerank_score_threshold": 0.0})
 
 
 def holds(source: dict[str, Any]) -> bool:
-    """The offsets name the passage, in code points."""
+    """The offsets locate the passage, in code points."""
     return bool(source["text"][source["passage_start"] : source["passage_end"]] == source["key_passage"])
 
 
@@ -53,7 +53,7 @@ async def replayed(app: App, turn_id: str) -> list[dict[str, Any]]:
 
 
 async def everywhere(app: App, asked: Streamed) -> list[list[dict[str, Any]]]:
-    """The sources of a session's only turn as each route tells them."""
+    """The sources of a session's only turn as each route returns them."""
     turn_id = str(asked.finished["turn_id"])
     return [
         (await turn(app, turn_id))["sources"],
@@ -67,7 +67,7 @@ def unflagged(sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in source.items() if key not in flags} for source in sources]
 
 
-async def test_a_citation_says_which_sentences_answer_and_from_which_version(app: App) -> None:
+async def test_a_citation_names_the_answering_sentences_and_their_version(app: App) -> None:
     await app.add_text("fees.md", FEES, date="2026-01-31")
     asked = await app.ask("专业版每月多少钱？")
     assert asked.sources
@@ -93,7 +93,7 @@ async def test_citations_are_the_same_after_a_restart_on_every_route(tmp_path: P
 
 
 def emptied(sources: list[dict[str, Any]], document_id: str) -> list[dict[str, Any]]:
-    """What is left of the citations of an erased document: their places, scores and marks."""
+    """What remains of the citations of an erased document: their places, scores and marks."""
     deleted = {
         "document_id": ERASED_ID, "chunk_id": ERASED_ID, "file_name": "", "heading": "", "key_passage": "",
         "text": "", "reason": "", "version": "", "date": "", "page": None, "char_start": 0, "char_end": 0,
@@ -103,8 +103,9 @@ def emptied(sources: list[dict[str, Any]], document_id: str) -> list[dict[str, A
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_a_deleted_document_shows_as_removed_and_its_snapshot_goes(app: App) -> None:
-    """Discriminates: an export that carries the flags; a look-up that ignores the owner or the failed."""
+async def test_a_deleted_document_is_shown_as_removed_and_its_snapshot_erased(app: App) -> None:
+    """Discriminates: an export that contains the flags; a lookup that ignores the owner or failed
+    documents."""
     fees, rules = await app.add_text("fees.md", FEES), await app.add_text("rules.md", RULES)
     asked = await app.ask("How long does a refund take? 退款要多久？", rerank_top_n=10)
     assert {source["document_id"] for source in asked.sources} == {fees, rules}
@@ -122,12 +123,12 @@ async def test_a_deleted_document_shows_as_removed_and_its_snapshot_goes(app: Ap
         json={"question": "And now?", "session_id": asked.session_id, "stream": False},
     )
     assert all(source["document_id"] != fees for source in whole.json()["sources"])
-    await app.add_text("fees.md", FEES)  # the same bytes are the same document; what is erased stays erased
+    await app.add_text("fees.md", FEES)  # the same bytes are the same document; erased text stays erased
     assert unflagged((await everywhere(app, asked))[0]) == before
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_another_content_of_a_cited_document_shows_as_outdated(app: App) -> None:
+async def test_new_content_of_a_cited_document_is_shown_as_outdated(app: App) -> None:
     fees = await app.add_text("fees.md", FEES)
     asked = await app.ask("专业版每月多少钱？")
     await app.container.store.set_payload("documents", {"content_hash": "f" * 64}, points=[fees])
@@ -138,23 +139,23 @@ async def test_another_content_of_a_cited_document_shows_as_outdated(app: App) -
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_copy_comes_back_the_same_and_can_be_copied_again(app: App) -> None:
+async def test_an_imported_copy_is_the_same_and_can_be_copied_again(app: App) -> None:
     fees = await app.add_text("fees.md", FEES)
     asked = await app.ask("专业版每月多少钱？")
     await app.client.delete(f"/documents/{fees}")
     copy = await exported(app, asked.session_id)
     await app.client.delete(f"/sessions/{asked.session_id}")
-    await bring_in(app, **copy)
+    await import_session(app, **copy)
     assert await exported(app, asked.session_id) == copy
     [brought_in] = await branch(app, asked.session_id)
     assert all(source["removed"] is True for source in brought_in["sources"])
     assert unflagged(brought_in["sources"]) == emptied(asked.sources, fees)
 
 
-async def test_an_import_whose_place_does_not_fit_loses_the_place_and_nothing_else(app: App) -> None:
+async def test_an_import_with_a_wrong_position_loses_the_position_and_nothing_else(app: App) -> None:
     source = {"index": 1, "file_name": "a.md", "text": "One. Two.", "key_passage": "Two.",
               "passage_start": 0, "passage_end": 4, "version": "v", "document_id": "elsewhere"}  # fmt: skip
-    imported = await bring_in(app, turns=[{"question": "?", "answer": "[1]", "sources": [source]}])
+    imported = await import_session(app, turns=[{"question": "?", "answer": "[1]", "sources": [source]}])
     [citation] = (await turn(app, imported["turns"][0]))["sources"]
     assert (citation["key_passage"], citation["passage_start"], citation["passage_end"]) == (
         "Two.",
@@ -165,7 +166,7 @@ async def test_an_import_whose_place_does_not_fit_loses_the_place_and_nothing_el
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_the_prompt_of_a_turn_and_of_its_follow_up_lose_the_document(tmp_path: Path) -> None:
+async def test_the_prompts_of_a_turn_and_of_its_follow_up_lose_the_document(tmp_path: Path) -> None:
     settings = without_threshold(tmp_path, "It is so [1].")
     async with open_app(settings) as app:
         fees = await app.add_text("fees.md", FEES)
@@ -183,7 +184,7 @@ async def test_the_prompt_of_a_turn_and_of_its_follow_up_lose_the_document(tmp_p
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_answer_cut_off_leaves_whole_citations(tmp_path: Path) -> None:
+async def test_a_truncated_answer_has_complete_citations(tmp_path: Path) -> None:
     async with open_app(without_threshold(tmp_path, "专业版每月 99 元 [1]", "!")) as app:
         await app.add_text("fees.md", FEES)
         asked = await app.ask("专业版每月多少钱？")
@@ -195,8 +196,8 @@ async def test_an_answer_cut_off_leaves_whole_citations(tmp_path: Path) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_model_that_never_answers_leaves_whole_citations(tmp_path: Path) -> None:
-    """Discriminates: choosing key passages only where a token came."""
+async def test_a_model_that_never_answers_leaves_complete_citations(tmp_path: Path) -> None:
+    """Discriminates: choosing key passages only after the first token."""
     async with open_app(without_threshold(tmp_path, "!")) as app:
         await app.add_text("fees.md", FEES)
         asked = await app.ask("专业版每月多少钱？")

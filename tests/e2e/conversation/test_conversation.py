@@ -40,7 +40,7 @@ async def test_an_answer_streams_in_the_order_of_the_protocol_and_cites_its_sour
     assert turn.sources[0]["key_passage"] in turn.sources[0]["text"]
 
 
-async def test_the_second_turn_hangs_on_the_first_and_both_are_stored(app: App) -> None:
+async def test_the_second_turn_is_the_child_of_the_first_and_both_are_stored(app: App) -> None:
     first = await app.ask("What is this?")
     second = await app.ask("And then?", session_id=first.session_id)
     assert second.finished["parent_turn_id"] == first.finished["turn_id"]
@@ -51,7 +51,7 @@ async def test_the_second_turn_hangs_on_the_first_and_both_are_stored(app: App) 
     assert turns[0]["sources"] == first.sources
 
 
-async def test_a_turn_is_stored_with_the_eight_fields_that_others_know(app: App) -> None:
+async def test_a_turn_is_stored_with_the_eight_fields_that_others_use(app: App) -> None:
     await app.add_text("handbook.md", "# Fees\n\nThe annual fee is 300.")
     turn = await app.ask("What is the annual fee?")
     records = await app.container.store.retrieve("conversations", [turn.finished["turn_id"]])
@@ -64,7 +64,7 @@ async def test_a_turn_is_stored_with_the_eight_fields_that_others_know(app: App)
     assert payload["timestamp"].endswith("Z")
 
 
-async def test_the_model_is_told_system_relevant_recent_knowledge_question(tmp_path: Path) -> None:
+async def test_the_model_receives_system_relevant_recent_knowledge_question(tmp_path: Path) -> None:
     model = scripted("fine", record_as="order")
     settings = make_settings(
         tmp_path,
@@ -88,14 +88,14 @@ async def test_the_model_is_told_system_relevant_recent_knowledge_question(tmp_p
     assert contents[5].endswith("\n\nWhich parrot again?")
 
 
-async def test_nothing_found_is_said_plainly_and_cites_nothing(app: App) -> None:
+async def test_an_empty_search_is_stated_plainly_and_cites_nothing(app: App) -> None:
     turn = await app.ask("What is the capital of Atlantis?")
     assert turn.sources == []
     assert "nothing" in turn.answer
     assert any("Nothing relevant" in status["message"] for status in turn.statuses)
 
 
-async def test_thinking_is_split_from_the_answer_and_stored_apart(tmp_path: Path) -> None:
+async def test_thinking_is_split_from_the_answer_and_stored_separately(tmp_path: Path) -> None:
     model = scripted("<thi", "nk>hm\nso", "</th", "ink>\n\nForty", "-two\nDONE: said it")
     async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
         turn = await app.ask("Why?", thinking=True)
@@ -105,7 +105,7 @@ async def test_thinking_is_split_from_the_answer_and_stored_apart(tmp_path: Path
     assert (stored["thinking"], stored["answer"]) == (turn.text("THINK"), turn.answer)
 
 
-async def test_a_model_that_cannot_be_reached_ends_in_error_and_keeps_the_question(tmp_path: Path) -> None:
+async def test_an_unreachable_model_ends_in_error_and_the_question_is_kept(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("!")}})) as app:
         turn = await app.ask("Are you there?")
         stored = (await app.client.get(f"/turns/{turn.finished['turn_id']}")).json()
@@ -115,7 +115,7 @@ async def test_a_model_that_cannot_be_reached_ends_in_error_and_keeps_the_questi
     assert (stored["status"], stored["question"]) == ("failed", "Are you there?")
 
 
-async def test_what_a_model_said_before_it_failed_is_kept_as_failed(tmp_path: Path) -> None:
+async def test_a_partial_answer_before_a_failure_is_kept_as_failed(tmp_path: Path) -> None:
     async with open_app(
         make_settings(tmp_path, models={"llms": {"default": scripted("half an", "!")}})
     ) as app:
@@ -126,11 +126,11 @@ async def test_what_a_model_said_before_it_failed_is_kept_as_failed(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("words", "repeated"), [(("half an",), ["Tell me.", "half an"]), ((), [])])
-async def test_a_question_that_follows_a_failed_turn_shows_the_model_what_had_come_of_its_answer(
+async def test_a_question_after_a_failed_turn_shows_the_model_its_partial_answer(
     tmp_path: Path, words: tuple[str, ...], repeated: list[str]
 ) -> None:
-    """Discriminates: a broken answer left out, so that the model is to go on with what it does not see; a
-    question without a word of an answer sent along."""
+    """Discriminates: a broken answer left out, so that the model is to continue something that it does not
+    see; a question sent along without any of its answer."""
     model = scripted(*words, "!", record_as="broken")
     async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
         failed = await app.ask("Tell me.")
@@ -208,8 +208,8 @@ async def test_insert_block_keeps_what_the_judge_finds_useful_and_says_why(tmp_p
     assert turn.sources[0]["key_passage"] == "OPENAI_BASE_URL"
 
 
-async def test_an_answer_whose_usage_is_no_number_is_kept(tmp_path: Path) -> None:
-    """Discriminates: NaN in a payload, which no store takes: the turn would never end."""
+async def test_an_answer_whose_token_count_is_not_a_number_is_kept(tmp_path: Path) -> None:
+    """Discriminates: NaN in a payload, which no store accepts: the turn would never end."""
     with running_stub(StubLLM(usage={"prompt_tokens": 3, "total_tokens": math.nan})) as stub:
         table = {"provider": "openai", "base_url": stub.url, "api_key": "k", "model": "stub"}
         async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:

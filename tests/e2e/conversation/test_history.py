@@ -1,4 +1,4 @@
-"""What of a conversation is told to the model again: the branch, and nothing beside it."""
+"""What a model receives again of a conversation: the branch, and nothing beside it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tests.support.stores.long_transcript import TRANSCRIPT
 
 
 def history(record: str) -> list[str]:
-    """The questions of earlier turns that the last call was told, in order."""
+    """The questions of earlier turns that the last call received, in order."""
     prompt = RECORDED[record][-1]
     return [content for role, content in prompt[1:-1] if role == "user"]
 
 
 async def grow(app: App, session_id: str, parent: str, *questions: str) -> str:
-    """Ask one after the other below `parent`; give the last turn's id."""
+    """Ask one after the other below `parent`; return the last turn's id."""
     for question in questions:
         turn = await app.ask(question, session_id=session_id, parent_turn_id=parent)
         parent = turn.finished["turn_id"]
     return parent
 
 
-async def test_a_sibling_branch_is_never_told(tmp_path: Path) -> None:
+async def test_a_sibling_branch_is_never_sent(tmp_path: Path) -> None:
     settings = make_settings(
         tmp_path,
         models={"llms": {"default": scripted("noted", record_as="siblings")}},
@@ -44,7 +44,7 @@ async def test_a_sibling_branch_is_never_told(tmp_path: Path) -> None:
     assert prompt == ["The parrot is called Otto.", "Left one parrot.", "Left two.", "Left three."]
 
 
-async def test_null_begins_anew_and_tells_nothing(tmp_path: Path) -> None:
+async def test_a_null_parent_starts_over_without_history(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("ok", record_as="root")}})
     async with open_app(settings) as app:
         first = await app.ask("First?")
@@ -55,7 +55,7 @@ async def test_null_begins_anew_and_tells_nothing(tmp_path: Path) -> None:
     assert [turn["parent_turn_id"] for turn in tree] == [None, None]
 
 
-async def test_a_cancelled_or_failed_turn_is_no_default_parent(tmp_path: Path) -> None:
+async def test_a_cancelled_or_failed_turn_is_not_a_default_parent(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("fine")}})) as app:
         first = await app.ask("First?")
     async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("half", "!")}})) as app:
@@ -67,7 +67,7 @@ async def test_a_cancelled_or_failed_turn_is_no_default_parent(tmp_path: Path) -
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_random_trees_never_mix_their_branches(tmp_path: Path) -> None:
-    """Discriminates: searching the session instead of the branch's own turns."""
+    """Discriminates: searching the session instead of only the branch's turns."""
     generator = random.Random(7)
     settings = make_settings(
         tmp_path,
@@ -89,7 +89,7 @@ async def test_random_trees_never_mix_their_branches(tmp_path: Path) -> None:
 
 
 def past(session_id: str, number: int, parent: str | None, place: int) -> Turn:
-    """The turn at `place` of the transcript."""
+    """The turn at index `place` of the transcript."""
     question, answer = TRANSCRIPT[place]
     return Turn(
         turn_id=f"00000000-0000-4000-8000-{number:012d}",
@@ -106,7 +106,8 @@ def past(session_id: str, number: int, parent: str | None, place: int) -> Turn:
 
 @pytest.mark.slow("sixty turns, each answered and embedded")
 async def test_turn_3_is_recalled_in_turn_60_on_its_branch_and_not_on_the_other(tmp_path: Path) -> None:
-    """With the real embedder. Discriminates: recall over the session; a threshold that lets all by."""
+    """With the real embedder. Discriminates: recall over the session; a threshold that lets everything
+    pass."""
     settings = make_settings(
         tmp_path, models={"embedding": "bundled", "llms": {"default": scripted("ok", record_as="sixty")}}
     )
@@ -115,12 +116,12 @@ async def test_turn_3_is_recalled_in_turn_60_on_its_branch_and_not_on_the_other(
         line, other = list[Turn](), list[Turn]()
         for place in range(59):
             line.append(past(session_id, place, line[-1].turn_id if line else None, place))
-        for place in range(3, 30):  # grows from turn 2, so turn 3 is not on it
+        for place in range(3, 30):  # continues from turn 2, so turn 3 is not on it
             parent = (other[-1] if other else line[1]).turn_id
             other.append(past(session_id, 100 + place, parent, place))
         conversations = app.container.conversations
         await conversations.turns.put_many([(turn, TurnVectors()) for turn in [*line, *other]])
-        assert 0 < await conversations.index_missing() <= 86  # the server's own start may have come to some
+        assert 0 < await conversations.index_missing() <= 86  # the start may have indexed some
         assert await conversations.index_missing() == 0
 
         async def recalled(question: str, leaf: Turn) -> list[str]:

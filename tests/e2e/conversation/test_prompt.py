@@ -59,10 +59,10 @@ async def test_the_request_is_shown_byte_for_byte(tmp_path: Path, layout: str) -
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize("layout", ["auto", "many_system", "flat"])
-async def test_a_request_to_claude_is_shown_byte_for_byte_and_kept_without_its_system_text(
+async def test_a_request_to_claude_is_shown_byte_for_byte_and_stored_without_its_system_text(
     tmp_path: Path, layout: str
 ) -> None:
-    """Discriminates: a record that holds the system text; a rebuilt one with it among the messages."""
+    """Discriminates: a record that contains the system text; a rebuilt one with it among the messages."""
     raw = (Path(__file__).parents[2] / "data" / "transcripts" / "anthropic.sse").read_bytes()
     async with serving(Answer([raw])) as stub:
         claude = {
@@ -79,7 +79,7 @@ async def test_a_request_to_claude_is_shown_byte_for_byte_and_kept_without_its_s
             persona = {"text": '你是一位 "店员"。\nBe brief. 🙂'}
             await app.client.put(f"/sessions/{first.session_id}/persona", json=persona)
             second = await app.ask('那由谁来修?<passage id="9">', session_id=first.session_id)
-            asked = [each for each in stub.requests if each.body]  # the others ask for the model's window
+            asked = [each for each in stub.requests if each.body]  # the others request the model's window
             for turn, sent in zip((first, second), asked, strict=True):
                 prompt = await shown(app, turn.finished["turn_id"])
                 assert prompt["request"]["body"].encode() == sent.body
@@ -104,7 +104,8 @@ async def test_a_model_without_http_is_shown_too(app: App) -> None:
 
 
 async def test_marks_of_earlier_answers_are_not_sent_again(tmp_path: Path) -> None:
-    """Discriminates: `[1]` of an earlier answer beside today's passages; a prompt of before shown without."""
+    """Discriminates: `[1]` of an earlier answer beside the current passages; an older prompt shown without
+    it."""
     with running_stub(StubLLM(words=("两年 [1]", "，见【1】。", "表格 a[1] 不变。"))) as stub:
         async with open_app(with_stub(tmp_path, stub)) as app:
             await app.add_text("guide.md", GUIDE)
@@ -124,7 +125,7 @@ async def test_marks_of_earlier_answers_are_not_sent_again(tmp_path: Path) -> No
 
 
 async def sent(app: App, turn_id: str, body: bytes) -> None:
-    """The turn's record says that this was sent."""
+    """Make the turn's record say that this was sent."""
     [stored] = await app.container.store.retrieve("conversations", [turn_id])
     prompt = {**(stored.payload or {})["prompt"], "request_sha256": hashlib.sha256(body).hexdigest()}
     await app.container.store.set_payload("conversations", {"prompt": prompt}, [turn_id])
@@ -143,7 +144,7 @@ async def test_an_erased_turn_is_in_no_prompt_any_more(app: App) -> None:
     assert [part["turn_id"] for part in removed] == [None] * 2  # nor is its id
 
 
-async def test_what_found_no_room_is_named_with_its_reason(tmp_path: Path) -> None:
+async def test_what_did_not_fit_is_named_with_its_reason(tmp_path: Path) -> None:
     model = scripted("fine", context_window=1024, max_tokens=256)
     async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
         long = " ".join(f"word{number}" for number in range(60))
@@ -160,7 +161,7 @@ async def test_what_found_no_room_is_named_with_its_reason(tmp_path: Path) -> No
     assert prompt["prompt_tokens"] <= 1024 - 256
 
 
-async def test_no_record_is_kept_when_none_is_wanted(tmp_path: Path) -> None:
+async def test_no_record_is_kept_when_switched_off(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, conversation={"prompt_keep_days": 0})) as app:
         turn = await app.ask("What is this?")
         assert (await shown(app, turn.finished["turn_id"]))["parts"] is None
@@ -187,7 +188,7 @@ async def test_a_question_that_cannot_fit_is_refused_before_any_model_is_called(
     assert stub.bodies == []
 
 
-async def test_a_refused_second_form_is_learnt_and_shown(tmp_path: Path) -> None:
+async def test_a_refused_second_form_is_remembered_and_shown(tmp_path: Path) -> None:
     """A model without a system role (Gemma's template): the flat form is sent, remembered and shown."""
 
     def no_system(body: dict[str, Any]) -> Refusal | None:
@@ -204,8 +205,8 @@ async def test_a_refused_second_form_is_learnt_and_shown(tmp_path: Path) -> None
     assert (prompt["layout"], prompt["request"]["exact"]) == ("flat", True)
 
 
-async def test_a_server_that_only_completes_is_asked_for_completions(tmp_path: Path) -> None:
-    """Discriminates: the turn failed; a follow-up that tries the chat side again."""
+async def test_a_completion_only_server_gets_completions(tmp_path: Path) -> None:
+    """Discriminates: the turn failed; a follow-up that tries chat again."""
 
     def only_completes(body: dict[str, Any]) -> Refusal | None:
         return None if "prompt" in body else Refusal("Not Found", 404)
@@ -221,7 +222,7 @@ async def test_a_server_that_only_completes_is_asked_for_completions(tmp_path: P
     assert (prompt["layout"], prompt["request"]["exact"]) == ("flat", True)
 
 
-async def test_somebody_elses_prompt_is_unknown(tmp_path: Path) -> None:
+async def test_another_owners_prompt_is_unknown(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, server={"api_keys": ["key-of-a", "key-of-b"]})) as app:
         headers = {"Authorization": "Bearer key-of-a"}
         asked = await app.client.post(
@@ -234,7 +235,7 @@ async def test_somebody_elses_prompt_is_unknown(tmp_path: Path) -> None:
 
 
 async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path) -> None:
-    """Discriminates: a summary asked for in the configured layout, not in the one that was learnt."""
+    """Discriminates: a summary requested in the configured layout, not in the learnt one."""
 
     def no_system(body: dict[str, Any]) -> Refusal | None:
         roles = [message["role"] for message in body["messages"]]
@@ -256,9 +257,9 @@ async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-async def test_the_reply_is_kept_as_it_came_where_that_is_wished(tmp_path: Path, provider: str) -> None:
-    """Discriminates: kept unasked; the answer for the reply; a raw reply that is exported, outlives its turn,
-    or makes the erasure of a document that it quotes look unfinished."""
+async def test_the_raw_reply_is_kept_if_configured(tmp_path: Path, provider: str) -> None:
+    """Discriminates: kept without being configured; the answer instead of the reply; a raw reply that is
+    exported, outlives its turn, or makes the erasure of a document that it quotes look unfinished."""
     sentence = "The warranty of the lighthouse clock lasts for two years."
     step = Step(f"{sentence} [1]")
     sent = "".join((openai_events if provider == "openai" else claude_events)(step))
@@ -288,8 +289,8 @@ async def test_the_reply_is_kept_as_it_came_where_that_is_wished(tmp_path: Path,
             assert (await app.client.get(f"/turns/{turn_id}/prompt")).status_code == 404
 
 
-async def test_a_kept_reply_may_be_any_bytes_and_holds_no_key(tmp_path: Path) -> None:
-    """Discriminates: bytes that no store takes; a key that a proxy repeats."""
+async def test_a_kept_reply_may_be_any_bytes_and_contains_no_key(tmp_path: Path) -> None:
+    """Discriminates: bytes that no store accepts; a key that a proxy repeats."""
     chunk = b'data: {"choices":[{"index":0,"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\n'
     pieces = [b": \xff\x00 sent with sk-very-secret\n\n", chunk, b"data: [DONE]\n\n"]
     async with serving(Answer(pieces)) as stub:
@@ -306,12 +307,12 @@ async def test_a_kept_reply_may_be_any_bytes_and_holds_no_key(tmp_path: Path) ->
 
 
 def stub_mark(provider: str) -> str:
-    """What only the reply itself has."""
+    """Text that only occurs in the raw reply."""
     return '"choices"' if provider == "openai" else "content_block_delta"
 
 
 class SummingStub(StubLLM):
-    """A new summary each time it is told to write one."""
+    """Returns a new summary each time it is asked for one."""
 
     made = 0
 
@@ -322,8 +323,8 @@ class SummingStub(StubLLM):
         return (f"SUMMARY {self.made}.",)
 
 
-async def test_the_first_turn_that_reads_a_new_summary_says_so(tmp_path: Path) -> None:
-    """Discriminates: saying it again in each later turn, or before the model is given it."""
+async def test_the_first_turn_that_uses_a_new_summary_says_so(tmp_path: Path) -> None:
+    """Discriminates: saying it again in each later turn, or before the model receives it."""
     long = " ".join(f"word{number}" for number in range(60))
     with running_stub(SummingStub()) as stub:
         settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=1)
@@ -348,8 +349,8 @@ async def test_the_first_turn_that_reads_a_new_summary_says_so(tmp_path: Path) -
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_summary_has_a_place_in_a_small_window(tmp_path: Path) -> None:
-    """Discriminates: a summary as long as any may be, for which no prompt has room."""
+async def test_a_summary_fits_into_a_small_window(tmp_path: Path) -> None:
+    """Discriminates: a summary of the maximum length, for which no prompt has room."""
     words = tuple(f"word{number} " for number in range(400))
     with running_stub(StubLLM(words=words)) as stub:
         settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=2)

@@ -22,7 +22,7 @@ PIECES = ("<think>hm\nand", " so</think>", "First.\n\nSecond", " line", "\n", "D
 
 
 def numbered(stream: Streamed, after: int = 0) -> list[Frame]:
-    """Every frame after this number but progress, which is not kept; of the last status only its place."""
+    """Every frame after this number except progress, which is not kept; of the last status only its place."""
     remaining = [frame for frame in stream.frames if frame.kind != "STATUS"]
     remaining += [
         Frame("STATUS", "", frame.event_id) for frame in stream.frames if '"finished"' in frame.text
@@ -35,8 +35,8 @@ async def read(app: App, turn_id: str, after: int) -> Streamed:
     return Streamed(frames(response.text))
 
 
-async def test_a_finished_turn_goes_on_from_any_event_under_the_same_numbers(tmp_path: Path) -> None:
-    """Discriminates: numbering the replay anew loses the answer for a reader that comes back late."""
+async def test_a_finished_turn_resumes_from_any_event_under_the_same_numbers(tmp_path: Path) -> None:
+    """Discriminates: numbering the replay from the start loses the answer for a reader that returns late."""
     settings = make_settings(tmp_path, models={"llms": {"default": scripted(*PIECES)}})
     async with open_app(settings) as app:
         live = await app.ask("Tell me.")
@@ -63,7 +63,7 @@ async def test_a_failed_turn_keeps_its_numbers_too(tmp_path: Path, script: tuple
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_interrupted_answer_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
+async def test_an_interrupted_answer_is_never_taken_for_a_complete_one(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("half", 30.0, "never")}})
     turn_id = str(uuid.uuid4())
     async with open_app(settings) as app:
@@ -121,8 +121,8 @@ async def test_a_second_turn_in_a_busy_session_is_refused_unless_it_names_its_pa
     assert left.finished["parent_turn_id"] == sibling.finished["parent_turn_id"] == parent
 
 
-async def test_a_retry_that_comes_while_the_run_is_being_cut_runs_again(tmp_path: Path) -> None:
-    """Discriminates: attaching to a run that was cut gives the retry that run's ERROR."""
+async def test_a_retry_that_arrives_while_the_run_is_being_cut_runs_again(tmp_path: Path) -> None:
+    """Discriminates: attaching to a cut run gives the retry that run's ERROR."""
     settings = make_settings(
         tmp_path,
         server={"disconnect_grace_s": 0},
@@ -138,8 +138,10 @@ async def test_a_retry_that_comes_while_the_run_is_being_cut_runs_again(tmp_path
         assert (again.kinds[-1], again.answer, again.text("ERROR")) == ("DONE", "begun and ended", "")
 
 
-async def test_a_client_that_leaves_before_the_whole_answer_is_no_fault_of_the_server(tmp_path: Path) -> None:
-    """Discriminates: an object made of half a turn, which has no end; the log then has a crash."""
+async def test_a_client_that_disconnects_before_the_answer_is_not_a_server_error(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: an object made from half a turn, which has no end; the log then contains a crash."""
     settings = make_settings(
         tmp_path,
         server={"disconnect_grace_s": 0},
@@ -154,10 +156,10 @@ async def test_a_client_that_leaves_before_the_whole_answer_is_no_fault_of_the_s
     assert "request_crashed" not in [line["event"] for line in lines]
 
 
-async def test_a_turn_whose_session_a_crash_left_unwritten_is_listed_and_can_be_sent_again(
+async def test_a_turn_whose_session_a_crash_left_unwritten_is_listed_and_can_be_retried(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: only the retry, or only the start, making the session that is missing."""
+    """Discriminates: only the retry, or only the start, creating the missing session."""
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("answer")}})
     session_id, turn_id = str(uuid.uuid4()), str(uuid.uuid4())
     request = TurnRequest(question="Why?", owner="local", request_id="r", turn_id=turn_id)
@@ -176,8 +178,8 @@ async def test_a_turn_whose_session_a_crash_left_unwritten_is_listed_and_can_be_
     assert [line["turns"] for line in lines if line["event"] == "turns_interrupted"] == [1]
 
 
-async def test_a_turn_that_is_stored_can_be_stopped_however_early(tmp_path: Path) -> None:
-    """Discriminates: a stop that does not wait for the start under way says that nothing runs."""
+async def test_a_stored_turn_can_be_stopped_however_early(tmp_path: Path) -> None:
+    """Discriminates: a stop that does not wait for a turn being started says that nothing runs."""
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("a", 30, "b")}})
     async with open_app(settings) as app:
         chat, turns = app.container.chat, app.container.conversations.turns
@@ -196,9 +198,9 @@ async def test_a_turn_that_is_stored_can_be_stopped_however_early(tmp_path: Path
         assert actual_early
 
 
-async def test_a_reader_who_has_seen_all_is_told_that_nothing_is_left(tmp_path: Path) -> None:
-    """Discriminates: an empty 200 brings an EventSource back for ever; `after` over a newer Last-Event-ID;
-    the number of another turn's event taken for one of this one's."""
+async def test_a_reader_who_has_seen_everything_learns_that_nothing_is_left(tmp_path: Path) -> None:
+    """Discriminates: an empty 200 makes an EventSource reconnect forever; `after` over a newer Last-Event-ID;
+    the number of another turn's event taken for one of this turn."""
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("one ", "two")}})
     async with open_app(settings) as app:
         whole = await app.ask("Why?")
@@ -214,11 +216,11 @@ async def test_a_reader_who_has_seen_all_is_told_that_nothing_is_left(tmp_path: 
 
 
 @pytest.mark.parametrize("answer", ["", "half an"])
-async def test_a_reader_of_a_turn_that_a_crash_cut_gets_its_error_whatever_it_has_read(
+async def test_a_reader_of_a_turn_cut_by_a_crash_gets_its_error_whatever_it_has_read(
     tmp_path: Path, answer: str
 ) -> None:
-    """Discriminates: numbering the replay anew gives 204, or DONE without ERROR, as of a stored turn; numbers
-    that a reader has read already are taken for events that it knows."""
+    """Discriminates: numbering the replay from the start gives 204, or DONE without ERROR, as for a stored
+    turn; numbers that a reader has already read are taken for known events."""
     settings = make_settings(tmp_path)
     cut = Turn(str(uuid.uuid4()), str(uuid.uuid4()), "local", "Why?", 1, TurnStatus.RUNNING, answer=answer)
     async with open_app(settings) as app:

@@ -1,4 +1,4 @@
-"""A follow-up that finds nothing by its own words is put into other words by the model, once."""
+"""A follow-up that finds nothing with its own words is rewritten by the model, once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REWRITTEN = "What does the team plan cost a month?"
 
 
 class RewritingLLM(ScriptedLLM):
-    """Plays `rewrite` when it is asked to rewrite a question, else its script."""
+    """Plays `rewrite` when asked to rewrite a question, otherwise its script."""
 
     rewrite: tuple[Step, ...] = (REWRITTEN,)
 
@@ -35,7 +35,7 @@ class RewritingLLM(ScriptedLLM):
 
 
 class OneQuestionReranker(BaseNodePostprocessor):
-    """Thinks much of anything for the rewritten question, and little for every other."""
+    """Scores everything high for the rewritten question, and low for every other."""
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -66,8 +66,8 @@ def stages(turn: Any) -> list[str]:
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_a_follow_up_that_found_nothing_is_rewritten_and_finds_its_passage(tmp_path: Path) -> None:
-    """Discriminates: no second search; a search with the rewritten question that leaves its finds out."""
+async def test_a_follow_up_without_hits_is_rewritten_and_finds_its_passage(tmp_path: Path) -> None:
+    """Discriminates: no second search; a search with the rewritten question that drops its hits."""
     async with open_app(settings(tmp_path, REWRITTEN)) as app:
         session, question = await follow_up(app)
         turn = await app.ask(question, session_id=session)
@@ -91,14 +91,14 @@ async def test_a_follow_up_that_found_nothing_is_rewritten_and_finds_its_passage
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_what_finds_enough_is_not_rewritten(tmp_path: Path) -> None:
+async def test_a_question_with_enough_hits_is_not_rewritten(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, REWRITTEN, rerank_score_threshold=0.0)) as app:
         session, question = await follow_up(app)
         assert "rewriting" not in stages(await app.ask(question, session_id=session))
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_first_question_is_not_rewritten_nor_one_where_there_is_nothing_to_find(
+async def test_neither_a_first_question_nor_one_to_an_empty_store_is_rewritten(
     tmp_path: Path,
 ) -> None:
     async with open_app(settings(tmp_path, REWRITTEN, record_as="rewrite-none")) as app:
@@ -118,7 +118,7 @@ async def test_rewriting_can_be_switched_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_model_that_cannot_rewrite_in_time_costs_its_limit_and_not_the_turn(tmp_path: Path) -> None:
+async def test_a_model_that_cannot_rewrite_in_time_costs_its_limit_but_not_the_turn(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, 60.0, rewrite_timeout_s=0.2)) as app:
         session, question = await follow_up(app)
         began = time.perf_counter()
@@ -138,5 +138,5 @@ async def test_a_stop_while_the_question_is_rewritten_stops_the_turn(tmp_path: P
         asked = asyncio.create_task(app.ask(question, session_id=session, turn_id=turn_id))
         await until(lambda: len(calls) > before)
         await app.client.post(f"/turns/{turn_id}/stop")
-        turn = await asyncio.wait_for(asked, 20)  # and not the sixty seconds of the model
+        turn = await asyncio.wait_for(asked, 20)  # rather than the sixty seconds of the model
     assert (turn.answer, turn.finished["status"]) == ("", "cancelled")

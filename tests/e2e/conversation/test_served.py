@@ -1,4 +1,4 @@
-"""The server as people run it: a process of its own, over real sockets."""
+"""The server as people run it: a separate process, over real sockets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stub() -> Iterator[StubLLM]:
 
 @pytest.fixture(scope="module")
 def with_model(stub: StubLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server whose model is the stub, named as the environment names any OpenAI-compatible one."""
+    """A server whose model is the stub, configured like any OpenAI-compatible one in the environment."""
     folder = tmp_path_factory.mktemp("with-model")
     with running_server(
         folder, OPENAI_BASE_URL=stub.url, EMBEDDING=HASHING, LOAD_SAMPLE="false", DISCONNECT_GRACE_S="0"
@@ -66,7 +66,7 @@ def test_questions_about_the_product_cite_the_right_guide_in_both_languages(samp
     assert follow_up.finished["parent_turn_id"] == chinese.finished["turn_id"]
 
 
-def test_what_the_documents_do_not_hold_is_refused(server_url: str) -> None:
+def test_questions_beyond_the_documents_are_refused(server_url: str) -> None:
     for question in ("今天北京天气怎么样?", "Who won the football world cup in 1998?"):
         turn = ask(server_url, question)
         assert turn.sources == [], [source["heading"] for source in turn.sources]
@@ -74,8 +74,8 @@ def test_what_the_documents_do_not_hold_is_refused(server_url: str) -> None:
 
 @pytest.mark.alone
 def test_it_is_ready_within_five_seconds_and_loads_no_torch(tmp_path: Path) -> None:
-    """The faster of two first starts; on a machine that is slow to start anything, within 2.5 times of what
-    the least of such servers takes, with the same embedding (benchmarks.floor)."""
+    """The faster of two first starts; on a slow machine, within 2.5 times of what the least possible server
+    takes, with the same embedding (benchmarks.floor)."""
     took_s = []
     for name in ("first", "second"):
         with running_server(tmp_path / name, cold, LOAD_SAMPLE="false") as started:
@@ -89,7 +89,7 @@ def test_it_is_ready_within_five_seconds_and_loads_no_torch(tmp_path: Path) -> N
 
 
 @pytest.mark.slow("starts a server, kills it, and starts another")
-def test_both_turns_are_there_after_kill_nine_and_restart(tmp_path: Path) -> None:
+def test_both_turns_survive_kill_nine_and_restart(tmp_path: Path) -> None:
     quick = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
     first = start_server(tmp_path, **quick)
     one = ask(first.url, "First question?")
@@ -106,8 +106,8 @@ def test_both_turns_are_there_after_kill_nine_and_restart(tmp_path: Path) -> Non
 
 
 @pytest.mark.full("starts a server, kills it after seconds, and starts another")
-def test_what_a_reader_saw_of_an_answer_is_there_after_kill_nine(stub: StubLLM, tmp_path: Path) -> None:
-    """But for the last second. Discriminates: an answer that is stored at its end only."""
+def test_what_a_reader_saw_of_an_answer_survives_kill_nine(stub: StubLLM, tmp_path: Path) -> None:
+    """Except for the last second. Discriminates: an answer that is only stored at its end."""
     stub.pause_s, stub.words = 0.1, tuple(f"w{number} " for number in range(100))
     model = {"OPENAI_BASE_URL": stub.url, "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
     server, text = start_server(tmp_path, **model), ""
@@ -154,9 +154,7 @@ def test_the_model_gets_the_messages_in_order(with_model: RunningServer, stub: S
     assert stub.bodies[-1]["stream"] is True
 
 
-def test_a_refusing_model_says_so_in_its_own_words_and_names_the_setting(
-    with_model: RunningServer, stub: StubLLM
-) -> None:
+def test_a_refusing_model_is_quoted_and_the_setting_named(with_model: RunningServer, stub: StubLLM) -> None:
     stub.status = 401
     turn = ask(with_model.url, "Hello?")
     stub.status = 200
@@ -176,7 +174,7 @@ def test_an_answer_that_breaks_off_is_never_stored_as_complete(
     assert turn.finished["status"] == "failed"
 
 
-def test_a_stopped_turn_is_kept_as_cancelled_and_closes_the_model(
+def test_a_stopped_turn_is_stored_as_cancelled_and_closes_the_model_request(
     with_model: RunningServer, stub: StubLLM
 ) -> None:
     stub.pause_s, stub.words = 0.05, tuple("abcdefgh" * 20)
@@ -198,7 +196,7 @@ def test_a_stopped_turn_is_kept_as_cancelled_and_closes_the_model(
     wait_until(lambda: stub.left == left + 1)
 
 
-def test_a_reader_that_leaves_closes_the_model_when_there_is_no_grace(
+def test_without_grace_a_reader_that_leaves_closes_the_model_request(
     with_model: RunningServer, stub: StubLLM
 ) -> None:
     stub.pause_s, stub.words = 0.05, tuple("abcdefgh" * 20)
@@ -285,7 +283,7 @@ def test_sigterm_lets_the_open_answer_finish(stub: StubLLM, tmp_path: Path) -> N
 
 
 def send_raw(url: str, *pieces: bytes, limit_s: float = 10.0) -> bytes:
-    """Over a plain socket; gives all that comes back until the server closes, or until the limit."""
+    """Send over a plain socket; return everything until the server closes, or until the limit."""
     host, _, port = url.removeprefix("http://").partition(":")
     received = b""
     with socket.create_connection((host, int(port)), timeout=limit_s) as connection:
@@ -297,7 +295,7 @@ def send_raw(url: str, *pieces: bytes, limit_s: float = 10.0) -> bytes:
     return received
 
 
-def test_a_head_that_is_too_large_is_refused_and_others_are_served(with_model: RunningServer) -> None:
+def test_an_oversized_request_head_is_refused_and_others_are_served(with_model: RunningServer) -> None:
     start = b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     whole = send_raw(with_model.url, start + b"X: " + b"a" * 70_000 + b"\r\n\r\n")
     many = send_raw(with_model.url, start + b"A: b\r\n" * 20_000 + b"\r\n")
@@ -307,7 +305,7 @@ def test_a_head_that_is_too_large_is_refused_and_others_are_served(with_model: R
     assert httpx.get(f"{with_model.url}/health/live").status_code == 200
 
 
-def test_an_address_with_chinese_words_as_a_terminal_sends_it_is_read(with_model: RunningServer) -> None:
+def test_an_address_with_chinese_words_as_sent_by_a_terminal_is_read(with_model: RunningServer) -> None:
     """Discriminates: `curl '…/memories?q=花生'` answered "Invalid HTTP request received."."""
     for address in ("/memories?q=花生", "/library/客服/售前.md"):
         raw = f"GET {address} HTTP/1.1\r\nHost: localhost\r\nX: 名\r\nConnection: close\r\n\r\n".encode()
@@ -316,7 +314,7 @@ def test_an_address_with_chinese_words_as_a_terminal_sends_it_is_read(with_model
         assert b"application/json" in answer
 
 
-def test_a_client_that_leaves_without_streaming_closes_the_model_too(
+def test_a_client_that_leaves_without_streaming_closes_the_model_request_too(
     with_model: RunningServer, stub: StubLLM
 ) -> None:
     stub.pause_s, stub.words = 0.05, tuple("abcdefgh" * 40)
@@ -343,7 +341,7 @@ def test_a_model_that_sends_no_answer_is_named_as_the_cause(
 @pytest.mark.parametrize(
     "path", ["%00", "../../../pyproject.toml", "..%2f..%2fpyproject.toml", "node_modules/marked/package.json"]
 )
-def test_the_page_serves_nothing_but_itself(with_model: RunningServer, path: str) -> None:
+def test_the_page_serves_only_its_own_files(with_model: RunningServer, path: str) -> None:
     reply = send_raw(
         with_model.url,
         f"GET /web/0/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode(),

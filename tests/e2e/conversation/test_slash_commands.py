@@ -1,4 +1,5 @@
-"""Slash commands in a conversation: answered without a model, kept as turns, and felt by the next one."""
+"""Slash commands in a conversation: answered without a model, stored as turns, and effective in the next
+turn."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import make_settings, open_app, scripted
-from tests.support.wire.copies import bring_in, exported, tree
+from tests.support.wire.copies import exported, import_session, tree
 
 
 async def test_commands_need_no_model_and_take_effect_with_the_next_turn(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ async def test_a_command_is_answered_in_the_readers_language(tmp_path: Path) -> 
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_conversation_with_commands_comes_back_as_it_was(tmp_path: Path) -> None:
+async def test_a_conversation_with_commands_is_exported_and_imported_unchanged(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)) as app:
         first = await app.ask("/persona 你是一位老师")
         await app.ask("什么是父子链?", session_id=first.session_id)
@@ -55,7 +56,7 @@ async def test_a_conversation_with_commands_comes_back_as_it_was(tmp_path: Path)
         assert (session["title"], session["persona"]["text"]) == ("什么是父子链?", "你是一位老师")
         copy = await exported(app, first.session_id)
         await app.client.delete(f"/sessions/{first.session_id}")
-        await bring_in(app, **copy)
+        await import_session(app, **copy)
         assert await exported(app, first.session_id) == copy
 
 

@@ -1,4 +1,4 @@
-"""Turns of models whose answers begin in thinking, or seem to."""
+"""Turns of models whose answers begin with thinking, or seem to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings(tmp_path: Path, *script: str | float, name: str) -> Settings:
     return make_settings(tmp_path, models=models)
 
 
-async def test_thinking_that_met_a_limit_is_no_answer_and_no_history(tmp_path: Path) -> None:
+async def test_thinking_that_hit_a_limit_is_neither_answer_nor_history(tmp_path: Path) -> None:
     """Discriminates: sending half a thinking again as the answer, completed, which later prompts repeat."""
     async with open_app(settings(tmp_path, *["Hm, let me see. "] * 100, name="deepseek-r1:8b")) as app:
         turn = await app.ask("Why?", thinking=True)
@@ -30,10 +30,10 @@ async def test_thinking_that_met_a_limit_is_no_answer_and_no_history(tmp_path: P
     assert stored["thinking"] == turn.text("THINK")
 
 
-async def test_a_model_wrongly_taken_for_thinking_answers_and_is_no_longer_taken_for_it(
+async def test_a_model_wrongly_taken_for_thinking_answers_and_the_guess_is_corrected(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: a turn that tells the model nothing; content that is lost."""
+    """Discriminates: a turn that does not correct the guess; content that is lost."""
     async with open_app(settings(tmp_path, "It is ", "so.", name="deepseek-r1:8b")) as app:
         first = await app.ask("Why?", thinking=True)
         second = await app.ask("Why?", thinking=True)
@@ -41,8 +41,8 @@ async def test_a_model_wrongly_taken_for_thinking_answers_and_is_no_longer_taken
     assert (second.answer, second.text("THINK")) == ("It is so.", "")
 
 
-async def test_the_next_answer_after_an_echoed_tag_is_read_as_before(tmp_path: Path) -> None:
-    """Discriminates: learning from one answer, or counting those that had a plain one between them."""
+async def test_the_next_answer_after_an_echoed_tag_is_read_normally(tmp_path: Path) -> None:
+    """Discriminates: learning from one answer, or counting answers with a plain one between them."""
     async with open_app(settings(tmp_path, *ECHO, name="m")) as app:
         model = app.container.llms.get("default")
         first = await app.ask("Say the tag.", thinking=True)
@@ -55,8 +55,8 @@ async def test_the_next_answer_after_an_echoed_tag_is_read_as_before(tmp_path: P
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_how_long_it_thought_is_told_and_kept(tmp_path: Path) -> None:
-    """Discriminates: a time that is only in the stream; one for an answer without thinking."""
+async def test_the_thinking_time_is_sent_and_stored(tmp_path: Path) -> None:
+    """Discriminates: a time that is only in the stream; a time for an answer without thinking."""
     script = ("<think>Hm", 0.05, ", so.</think>", "Yes.")
     async with open_app(settings(tmp_path, *script, name="m")) as app:
         turn = await app.ask("Why?", thinking=True)
@@ -78,15 +78,15 @@ USUAL = frozenset({"model", "messages", "stream", "temperature", "max_tokens"})
 async def check_switches(
     app: App, stub: StubLLM, model: str, switches: tuple[object, object], usual: frozenset[str] = USUAL
 ) -> None:
-    """What else is sent to this model where it is to think, and where not."""
+    """What else is sent to this model with thinking on, and with thinking off."""
     for thinking, expected in zip((True, False), switches, strict=True):
         await app.ask("Why?", model_id=model, thinking=thinking)
         others = {name: value for name, value in stub.bodies[-1].items() if name not in usual}
         assert others == expected, (model, thinking)
 
 
-async def test_the_switch_of_thinking_reaches_the_model_in_its_own_form(tmp_path: Path) -> None:
-    """Discriminates: a switch that only changes the prompt; one that every model is sent."""
+async def test_the_thinking_switch_reaches_the_model_in_its_own_form(tmp_path: Path) -> None:
+    """Discriminates: a switch that only changes the prompt; a switch that every model is sent."""
     switches: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "Qwen/Qwen3-8B": ({TEMPLATE: {"enable_thinking": True}}, {TEMPLATE: {"enable_thinking": False}}),
         "deepseek-v3.2": ({TEMPLATE: {"thinking": True}}, {TEMPLATE: {"thinking": False}}),
@@ -111,7 +111,7 @@ EFFORT, TYPE, ROUTED = "reasoning_effort", "thinking", "reasoning"
 async def test_a_providers_own_host_is_sent_its_own_switch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stub stands in for the hosts, as a proxy that keeps what it is sent. Discriminates: the form of
+    """The stub represents the hosts, like a proxy that records what it receives. Discriminates: the form of
     another host for the same model."""
     hosts = (
         ("qwen-plus", "dashscope.aliyuncs.com", {"enable_thinking": True}, {"enable_thinking": False}),
@@ -131,8 +131,8 @@ async def test_a_providers_own_host_is_sent_its_own_switch(
                 await check_switches(app, stub, model, (on, off), USUAL | {"max_completion_tokens"})
 
 
-async def test_the_table_says_it_in_its_own_words(tmp_path: Path) -> None:
-    """Discriminates: options of the table that beat the switch; ours beside the table's."""
+async def test_the_table_can_set_the_switch_in_its_own_options(tmp_path: Path) -> None:
+    """Discriminates: options of the table that override the switch; ours beside the table's."""
     own = {"options": {"effort": "auto", "top_p": 0.5}, "thinking_on": {"effort": "high"}}
     with running_stub(StubLLM()) as stub:
         table = {"provider": "openai", "model": "qwen3-8b", "base_url": stub.url, "context_window": 32_000}
@@ -144,7 +144,7 @@ async def test_the_table_says_it_in_its_own_words(tmp_path: Path) -> None:
                 assert (sent["effort"], sent["top_p"], TEMPLATE in sent) == (effort, 0.5, False)
 
 
-async def test_claude_thinks_only_when_it_is_told_to(tmp_path: Path) -> None:
+async def test_claude_thinks_only_when_asked_to(tmp_path: Path) -> None:
     """Discriminates: a budget that leaves no room for the answer; a temperature beside it."""
     with calling_tools(Step("So.")) as stub:
         table = {"provider": "anthropic", "base_url": stub.claude_url, "api_key": "k", "max_tokens": 1_000}
@@ -164,7 +164,7 @@ async def test_claude_thinks_only_when_it_is_told_to(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_refuses_the_switch_is_asked_without_it(tmp_path: Path) -> None:
-    """Discriminates: a guess of ours that makes a model unusable; one refusal of it with every question."""
+    """Discriminates: a guess of ours that makes a model unusable; a refusal with every question."""
 
     def strict(body: dict[str, Any]) -> Refusal | None:
         return Refusal(f"unknown: {TEMPLATE}") if TEMPLATE in body else None
@@ -178,8 +178,9 @@ async def test_a_server_that_refuses_the_switch_is_asked_without_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("script", [("<think>Hm.", "</think>", "Yes."), ("Hm.", "</think>", "Yes.")])
-async def test_without_thinking_none_is_shown_or_kept(tmp_path: Path, script: tuple[str, ...]) -> None:
-    """Discriminates: thinking of a model that cannot be told not to, shown to who asked for none."""
+async def test_without_thinking_none_is_shown_or_stored(tmp_path: Path, script: tuple[str, ...]) -> None:
+    """Discriminates: the thinking of a model that cannot switch it off, shown to a reader who asked for
+    none."""
     async with open_app(settings(tmp_path, *script, name="deepseek-r1:8b")) as app:
         turn = await app.ask("Why?", thinking=False)
         stored = (await app.client.get(f"/turns/{turn.finished['turn_id']}")).json()

@@ -1,4 +1,4 @@
-"""A hand-made conversation of 60 turns that parts after the second one: what turn 60 is told on each branch.
+"""A hand-made conversation of 60 turns that forks after the second one: what turn 60 receives on each branch.
 
 `python -m tests.e2e.conversation.test_two_branches > docs/transcripts/two-branches.md` writes the transcript
 from a run.
@@ -35,7 +35,7 @@ def turn_id(branch: str, number: int) -> str:
 
 
 def stored() -> dict[str, dict[str, str]]:
-    """The transcript's turns by id."""
+    """Return the transcript's turns by id."""
     return {turn["turn_id"]: turn for turn in json.loads(FILE.read_text(encoding="utf-8"))["turns"]}
 
 
@@ -48,7 +48,7 @@ def only_on(branch: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Sixtieth:
-    """Turn 60 of a branch: the messages the model got, and what GET /turns/{id}/prompt says of them."""
+    """Turn 60 of a branch: the messages the model received, and what GET /turns/{id}/prompt says of them."""
 
     messages: list[tuple[str, str]]
     prompt: dict[str, Any]
@@ -58,7 +58,7 @@ class Sixtieth:
         return "\n".join(content for _, content in self.messages)
 
     def turns_as(self, part: str) -> list[str]:
-        """Turn ids in the order told, each once."""
+        """Return turn ids in the order sent, without duplicates."""
         remaining = [each for each in self.prompt["parts"] if each["part"] == part and each["kept"]]
         return list(dict.fromkeys(each["turn_id"] for each in remaining))
 
@@ -77,7 +77,7 @@ class Conversation:
 
 @asynccontextmanager
 async def imported(settings: Settings) -> AsyncIterator[Conversation]:
-    """The transcript brought in through HTTP, and embedded."""
+    """The transcript imported over HTTP, and embedded."""
     async with open_app(settings) as app:
         body = json.loads(FILE.read_text(encoding="utf-8"))
         response = await app.client.post("/sessions/import", json=body)
@@ -94,7 +94,7 @@ def with_real_embedding(folder: Path) -> Settings:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_turn_3_is_told_in_turn_60_of_its_own_branch_and_not_of_the_other(tmp_path: Path) -> None:
+async def test_turn_3_is_sent_in_turn_60_of_its_own_branch_but_not_of_the_other(tmp_path: Path) -> None:
     """Discriminates: recall among all turns of the session; recall by time alone; the parent ignored."""
     async with imported(with_real_embedding(tmp_path)) as conversation:
         answered = {branch: await conversation.ask_on(branch) for branch in FACTS}
@@ -110,7 +110,7 @@ async def test_turn_3_is_told_in_turn_60_of_its_own_branch_and_not_of_the_other(
         assert sixtieth.messages[-1] == ("user", QUESTION)
 
 
-def test_the_transcript_has_60_turns_on_each_branch_and_says_the_fact_once() -> None:
+def test_the_transcript_has_60_turns_on_each_branch_and_states_the_fact_once() -> None:
     turns = stored()
     for branch, fact in FACTS.items():
         path, at = [], turn_id(branch, 59)
@@ -182,7 +182,7 @@ async def _branch_lines(conversation: Conversation, branch: str) -> list[str]:
 
 
 async def _recalled(conversation: Conversation, branch: str) -> list[str]:
-    """The turns found for the question, each with its probability; the threshold cuts the list."""
+    """The turns retrieved for the question, each with its probability; the threshold cuts the list."""
     container, manager = conversation.app.container, conversation.app.container.conversations
     grown = await manager.find_branch(conversation.session_id, "local", turn_id(branch, 59))
     recent = await manager.get_recent_history(grown)

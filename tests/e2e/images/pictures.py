@@ -1,4 +1,4 @@
-"""Images made for the tests, good and bad, and the product with a model that sees and one that does not."""
+"""Images created for the tests, good and bad, and an app with one model that sees and one that does not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def picture(form: str = "PNG", size: tuple[int, int] = (64, 48), **how: Any) -> 
 
 
 def with_place() -> bytes:
-    """A photograph that says where it was taken, and lies on its side."""
+    """A photograph that contains its location, and lies on its side."""
     exif = Image.Exif()
     exif[0x0112] = 6
     exif[0x010E] = "secret-place"
@@ -48,7 +48,7 @@ def animated(form: str = "GIF") -> bytes:
 
 
 def bomb(side: int = 30_000) -> bytes:
-    """A PNG of some hundred kilobytes that says, and has, side × side pixels of one bit."""
+    """A PNG of some hundred kilobytes that declares, and has, side × side pixels of one bit."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -95,7 +95,7 @@ def image_settings(data_dir: Path, stub: ToolStub, **sections: Any) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """The product, its model, and the folder of its data."""
+    """The app, its model, and its data folder."""
 
     app: App
     stub: ToolStub
@@ -120,7 +120,7 @@ class Looking:
         return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
 
     async def stored(self) -> tuple[int, int, list[str]]:
-        """Turns, sessions, and files."""
+        """Return the numbers of turns, sessions, and files."""
         counts = (await self.app.client.get("/admin/stats")).json()["stored"]
         return counts["turns"], counts["sessions"], self.files()
 

@@ -1,4 +1,5 @@
-"""Bad images: refused in plain words and in the question's language, nothing stored, the server healthy."""
+"""Bad images are refused in plain words and in the question's language, nothing is stored, the server stays
+healthy."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ async def test_a_bad_image_is_refused_in_plain_words_and_nothing_is_stored(name:
     assert (await look.app.client.get("/health/ready")).status_code == 200
 
 
-async def test_a_model_without_vision_refuses_before_anything_is_looked_at_or_stored(look: Looking) -> None:
+async def test_a_model_without_vision_refuses_before_anything_is_checked_or_stored(look: Looking) -> None:
     before = await look.stored()
     refused = await look.post([text(WHAT), part(SVG)], "blind")
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "image_refused")
@@ -91,7 +92,7 @@ async def test_a_model_without_vision_refuses_before_anything_is_looked_at_or_st
     assert await look.stored() == before
 
 
-async def test_a_history_is_not_brought_in_for_a_question_with_a_bad_image(look: Looking) -> None:
+async def test_a_history_is_not_imported_for_a_question_with_a_bad_image(look: Looking) -> None:
     before = await look.stored()
     history = [{"role": "user", "content": "never asked here"}, {"role": "assistant", "content": "so"}]
     question = {"role": "user", "content": [text("And this?"), part(SVG)]}
@@ -102,8 +103,8 @@ async def test_a_history_is_not_brought_in_for_a_question_with_a_bad_image(look:
 
 
 @pytest.mark.slow("makes and refuses a PNG of 900 million pixels")
-async def test_a_bomb_costs_neither_memory_nor_the_others_their_time(look: Looking) -> None:
-    """Discriminates: decoding on the event loop, or before the size is looked at."""
+async def test_an_image_bomb_costs_neither_memory_nor_other_clients_time(look: Looking) -> None:
+    """Discriminates: decoding on the event loop, or before the size is checked."""
     before, lags = await look.stored(), []
     content = bomb()
 
@@ -121,11 +122,11 @@ async def test_a_bomb_costs_neither_memory_nor_the_others_their_time(look: Looki
     assert large.status_code == 200
     await look.app.client.delete(f"/sessions/{large.json()['session_id']}")
     assert await look.stored() == before
-    assert max(lags) < 1.0  # the test's own client works on this loop, too
+    assert max(lags) < 1.0  # the test's own client runs on this loop, too
 
 
 def noise() -> bytes:
-    """A photograph of 12 million pixels that takes a moment to read."""
+    """A photograph of 12 million pixels, which takes a moment to read."""
     import random
 
     from PIL import Image
@@ -158,7 +159,7 @@ async def test_a_picture_of_50_mb_is_refused_by_its_length_alone(look: Looking) 
         (7, "question"),
     ],
 )
-async def test_parts_of_another_make_are_refused_by_their_place(
+async def test_unsupported_parts_are_refused_by_their_position(
     question: Any, field: str, look: Looking
 ) -> None:
     refused = await look.post(question)

@@ -1,4 +1,4 @@
-"""Images of questions through the whole product: what the model was sent, what is kept, and how it goes."""
+"""Images in questions, end to end: what the model receives, what is stored, and what is erased."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def sent(form: str, body: dict[str, Any]) -> list[tuple[str, bytes | str]]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_an_image_goes_to_the_model_in_its_provider_s_form(form: str, look: Looking) -> None:
-    """Discriminates: an image that is dropped on the way, put behind the words, or sent as it came."""
+async def test_an_image_is_sent_to_the_model_in_its_provider_s_form(form: str, look: Looking) -> None:
+    """Discriminates: an image that is dropped on the way, put after the words, or sent unprocessed."""
     answer = await look.ask([text(WHAT), part(with_place(), "image/jpeg")], form)
     (kind, content), (_, words) = sent(form, look.stub.bodies[-1])
     assert kind == "image/jpeg"
@@ -80,7 +80,7 @@ async def test_the_prompt_shows_the_image_and_later_ones_only_a_note(form: str, 
     assert prompt["request"]["exact"]
 
 
-async def test_a_question_may_be_an_image_alone_and_is_not_searched(look: Looking) -> None:
+async def test_a_question_may_be_only_an_image_and_is_not_searched(look: Looking) -> None:
     response = await look.post([part(picture())], knowledge="auto", stream=False)
     answer = response.json()
     assert "rerank" not in answer["timings_ms"]
@@ -88,7 +88,7 @@ async def test_a_question_may_be_an_image_alone_and_is_not_searched(look: Lookin
     assert [kind for kind, _ in sent("openai", look.stub.bodies[-1])] == ["image/png", "text"]
 
 
-async def test_claude_s_form_and_an_image_that_is_kept_are_taken_too(look: Looking) -> None:
+async def test_claude_s_form_and_a_stored_image_are_accepted_too(look: Looking) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(picture()).decode()}
     first = await look.ask([text(WHAT), {"type": "image", "source": source}])
     before = sent("openai", look.stub.bodies[-1])[0]
@@ -98,8 +98,8 @@ async def test_claude_s_form_and_an_image_that_is_kept_are_taken_too(look: Looki
     assert (await look.app.client.get(f"/turns/{again['turn_id']}/images/1")).status_code == 200
 
 
-async def test_a_large_image_is_kept_smaller_and_counts_by_its_size(look: Looking) -> None:
-    """Discriminates: a budget that does not know of images."""
+async def test_a_large_image_is_stored_smaller_and_counts_by_its_size(look: Looking) -> None:
+    """Discriminates: a budget that ignores images."""
     answer = await look.ask([text(WHAT), part(picture("PNG", (4_000, 1_000)))], "anthropic")
     (kept,) = (await look.turn(answer["turn_id"]))["images"]
     assert (kept["width"], kept["height"]) == (MAX_STORED_SIDE, 392)
@@ -112,7 +112,7 @@ async def test_a_large_image_is_kept_smaller_and_counts_by_its_size(look: Lookin
     assert "images" in refused.json()["error"]["message"]
 
 
-async def test_the_same_request_again_is_the_same_turn_and_another_image_is_a_conflict(look: Looking) -> None:
+async def test_a_repeated_request_is_the_same_turn_and_another_image_is_a_conflict(look: Looking) -> None:
     turn_id = str(uuid.uuid4())
     question = [text(WHAT), part(picture())]
     first = await look.ask(question, turn_id=turn_id)
@@ -125,7 +125,7 @@ async def test_the_same_request_again_is_the_same_turn_and_another_image_is_a_co
 
 
 @pytest.mark.parametrize("what", ["turn", "session", "owner"])
-async def test_images_go_with_what_is_erased_and_the_proof_looks_for_them(what: str, tmp_path: Path) -> None:
+async def test_images_are_erased_with_their_turn_and_the_proof_checks_them(what: str, tmp_path: Path) -> None:
     """Discriminates: a file that outlives its turn, a proof that does not look."""
     async with looking(tmp_path) as look:
         answer = await look.ask([text(WHAT), part(picture())])
@@ -153,7 +153,7 @@ async def test_images_expire_with_their_turn(tmp_path: Path) -> None:
         assert look.files() == []
 
 
-async def test_somebody_else_s_image_is_as_unknown(tmp_path: Path) -> None:
+async def test_another_owner_s_image_is_unknown(tmp_path: Path) -> None:
     async with looking(tmp_path, server={"api_keys": ("one", "two")}) as look:
         look.app.client.headers["authorization"] = "Bearer one"
         answer = await look.ask([text(WHAT), part(picture())])
@@ -166,7 +166,7 @@ async def test_somebody_else_s_image_is_as_unknown(tmp_path: Path) -> None:
         assert stolen.json()["error"]["code"] == "image_refused"
 
 
-async def test_what_is_exported_comes_back_with_its_images(look: Looking) -> None:
+async def test_an_exported_conversation_is_imported_with_its_images(look: Looking) -> None:
     answer = await look.ask([text(WHAT), part(picture())])
     client, session = look.app.client, answer["session_id"]
     copy = (await client.get(f"/sessions/{session}/export?format=json")).json()
@@ -183,7 +183,7 @@ async def test_what_is_exported_comes_back_with_its_images(look: Looking) -> Non
     assert (await client.get(f"/sessions/{session}")).status_code == 404
 
 
-async def test_a_backup_has_the_images_and_says_whose(look: Looking, tmp_path: Path) -> None:
+async def test_a_backup_contains_the_images_and_their_owners(look: Looking, tmp_path: Path) -> None:
     answer = await look.ask([text(WHAT), part(picture())])
     report = await look.app.container.backups.create(reason="request")
     path = look.app.container.settings.store.backups / report.file
@@ -197,8 +197,8 @@ async def test_a_backup_has_the_images_and_says_whose(look: Looking, tmp_path: P
     path.unlink()
 
 
-async def test_chat_completions_take_images_and_find_their_conversation(look: Looking) -> None:
-    """Discriminates: a history with an image that is taken for another conversation and brought in again."""
+async def test_chat_completions_accept_images_and_find_their_conversation(look: Looking) -> None:
+    """Discriminates: a history with an image that is taken for another conversation and imported again."""
     client = look.app.client
     question = {"role": "user", "content": [text(WHAT), part(picture())]}
     look.stub.play(Step("一块红色。"))
@@ -220,7 +220,7 @@ async def test_chat_completions_take_images_and_find_their_conversation(look: Lo
     assert refused.status_code == 400
 
 
-async def test_models_say_whether_they_see(look: Looking) -> None:
+async def test_the_list_of_models_says_which_accept_images(look: Looking) -> None:
     models = (await look.app.client.get("/models")).json()["models"]
     assert {each["id"]: each["vision"] for each in models if each["id"] in ("openai", "blind")} == {
         "openai": True,
@@ -229,7 +229,7 @@ async def test_models_say_whether_they_see(look: Looking) -> None:
 
 
 async def test_a_restored_backup_has_its_images_again(look: Looking, tmp_path: Path) -> None:
-    """Discriminates: an archive whose images nobody puts back."""
+    """Discriminates: an archive whose images nothing restores."""
     answer = await look.ask([text(WHAT), part(picture())])
     shown = await look.app.client.get(f"/turns/{answer['turn_id']}/images/1")
     report = await look.app.container.backups.create(reason="request")
@@ -242,7 +242,7 @@ async def test_a_restored_backup_has_its_images_again(look: Looking, tmp_path: P
     assert kept.read_bytes() == shown.content
 
 
-async def test_what_a_crash_left_before_its_turn_was_stored_goes_at_the_next_start(tmp_path: Path) -> None:
+async def test_an_image_left_by_a_crash_without_its_turn_is_deleted_at_the_next_start(tmp_path: Path) -> None:
     left = tmp_path / "images" / str(uuid.uuid4())
     left.mkdir(parents=True)
     (left / "1.png").write_bytes(picture())

@@ -1,4 +1,4 @@
-"""GET /documents/{id}/chunks/{chunk_id}: a chunk with what stands around it."""
+"""GET /documents/{id}/chunks/{chunk_id}: a chunk with its surroundings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def filled(tmp_path: Path, **sections: Any) -> AsyncIterator[tuple[App, st
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_chunk_comes_with_its_neighbours_and_its_section(tmp_path: Path) -> None:
-    """Discriminates: parameters that are not handed on; a section that goes on into the next."""
+    """Discriminates: parameters that are not passed on; a section that continues into the next."""
     async with filled(tmp_path) as (app, document_id, chunks):
         path = f"/documents/{document_id}/chunks/{chunks[3]['chunk_id']}"
         plain = (await app.client.get(path)).json()
@@ -48,7 +48,7 @@ async def test_a_chunk_comes_with_its_neighbours_and_its_section(tmp_path: Path)
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_chunk_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+async def test_a_missing_chunk_is_not_found(tmp_path: Path) -> None:
     async with filled(tmp_path) as (app, document_id, chunks):
         other = await app.add_text("other.md", "Something else.")
         answers = [
@@ -64,7 +64,7 @@ async def test_a_chunk_that_is_not_there_is_not_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_anothers_chunk_is_not_found(tmp_path: Path) -> None:
+async def test_another_owners_chunk_is_not_found(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, server={"api_keys": ["key-a", "key-b"]})
     mine, other = ({"Authorization": f"Bearer key-{name}"} for name in "ab")
     async with open_app(settings) as app:

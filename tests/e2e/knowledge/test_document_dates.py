@@ -1,4 +1,4 @@
-"""A document's date: given with the upload, or found in the document; listed, indexed, cited with it."""
+"""A document's date, given with the upload or extracted from the document: listed, indexed, cited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def upload(app: App, text: str, name: str = "a.md", **fields: str) -> tupl
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_day_a_month_or_a_year_is_taken_and_listed(app: App) -> None:
+async def test_a_day_a_month_or_a_year_is_accepted_and_listed(app: App) -> None:
     for date in ("2026", "2026-01", "2026-01-31"):
         status, document = await upload(app, f"text of {date}", date=date)
         assert (status, document["date"]) == (201, date)
@@ -32,10 +32,11 @@ async def test_any_other_form_is_refused_and_nothing_is_stored(app: App) -> None
     assert (await app.client.get("/documents")).json()["documents"] == []
 
 
-async def test_the_documents_own_date_is_found_listed_and_searched_unless_the_upload_gives_one(
+async def test_the_documents_own_date_is_extracted_listed_and_searched_unless_the_upload_gives_one(
     app: App,
 ) -> None:
-    """Discriminates: losing the date on the way back from the child process; finding over what was given."""
+    """Discriminates: losing the date on the way back from the child process; the extracted date over the
+    given one."""
     document_id = await app.add_text("a.md", DATED)
     other_id = await app.add_text("b.md", DATED + "又及。", date="2020")
     plain_id = await app.add_text("c.md", "文学院成立于1939年，此后发展很快。")
@@ -51,8 +52,8 @@ async def test_the_documents_own_date_is_found_listed_and_searched_unless_the_up
 TUITION = "# 收费办法\n\n学费每学年 {} 元，住宿费另计；录取后两周内在财务处缴清，逾期视为放弃录取资格。"
 
 
-async def test_of_versions_the_one_that_held_when_the_question_is_asked_goes_first(app: App) -> None:
-    """Discriminates: a field of one of the two routes alone; today whatever the request says."""
+async def test_the_version_valid_when_the_question_is_asked_ranks_first(app: App) -> None:
+    """Discriminates: a field of only one of the two routes; today's date whatever the request says."""
     for date, price in (("2018-03", 4800), ("2021-03", 5200), ("2024-03", 6100)):
         await app.add_text(f"收费办法（{date}）.md", TUITION.format(price), date=date)
     question = "学费每学年多少元？"

@@ -1,4 +1,4 @@
-"""A question limited to tags, documents, sources or dates, from the request to what is kept of it."""
+"""A question limited to tags, documents, sources or dates, from the request to what is stored of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.e2e.conversation.test_rewriting import settings as rewriting
 from tests.e2e.knowledge.test_search import search
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
-from tests.support.wire.copies import bring_in, exported, qa
+from tests.support.wire.copies import exported, import_session, qa
 
 HERON = "The heron pass costs {} crowns a month."
 QUESTION = "What does the heron pass cost?"
@@ -47,7 +47,7 @@ async def filled(tmp_path: Path) -> AsyncIterator[Filled]:
 
 
 async def names(app: App, question: str = QUESTION, **filters: Any) -> set[str]:
-    """Of the documents that an answer cites."""
+    """Return the names of the documents that an answer cites."""
     asked = await app.ask(question, filters=filters)
     return {source["file_name"].removesuffix(".md") for source in asked.sources}
 
@@ -60,9 +60,9 @@ async def turn_of(app: App, turn_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_an_answer_cites_only_what_the_question_is_limited_to(filled: Filled) -> None:
-    """Discriminates: filtering the citations alone; `filters` dropped between the route and the store; a
-    span of one day refused."""
+async def test_an_answer_cites_only_what_the_filters_allow(filled: Filled) -> None:
+    """Discriminates: filtering only the citations; `filters` dropped between the route and the store; a range
+    of one day refused."""
     app, ids = filled.app, filled.ids
     assert await names(app) == {"old", "new", "bare"}
     assert await names(app, tags=["2024"]) == {"new"}
@@ -80,7 +80,7 @@ async def test_an_answer_cites_only_what_the_question_is_limited_to(filled: Fill
     ]
 
 
-async def test_anothers_document_is_not_found_by_its_id(tmp_path: Path) -> None:
+async def test_another_owners_document_is_not_found_by_its_id(tmp_path: Path) -> None:
     settings = make_settings(
         tmp_path,
         server={"api_keys": ["key-a", "key-b"]},
@@ -101,7 +101,7 @@ async def test_anothers_document_is_not_found_by_its_id(tmp_path: Path) -> None:
 
 
 async def wait_for(app: App, job_id: str, headers: dict[str, str]) -> None:
-    """Until the job is over."""
+    """Wait until the job has ended."""
     response = await app.client.get(f"/jobs/{job_id}/stream", headers=headers)
     assert response.status_code == 200
 
@@ -128,15 +128,15 @@ async def wait_for(app: App, job_id: str, headers: dict[str, str]) -> None:
         ([], "filters"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused_by_its_name(app: App, filters: Any, field: str) -> None:
+async def test_an_impossible_filter_is_refused_by_its_name(app: App, filters: Any, field: str) -> None:
     for path in (CHAT, "/search"):
         response = await app.client.post(path, json={"question": QUESTION, "filters": filters})
         assert response.status_code == 422, response.text
         assert response.json()["error"]["message"].startswith(f"{field}: ")
 
 
-async def test_what_is_allowed_at_most_is_taken(app: App) -> None:
-    """Discriminates: a month compared by its first day with a year that it is in."""
+async def test_the_maximum_of_every_limit_is_accepted(app: App) -> None:
+    """Discriminates: a month compared by its first day with the year that contains it."""
     most = {
         "tags": [f"{n:064}" for n in range(32)],
         "document_ids": [str(uuid.uuid4()) for _ in range(100)],
@@ -151,8 +151,8 @@ async def test_what_is_allowed_at_most_is_taken(app: App) -> None:
         assert "filters" not in turn
 
 
-async def test_a_turn_id_names_one_question_with_its_filters(filled: Filled) -> None:
-    """Discriminates: filters left out of the comparison; their order making another request of it."""
+async def test_a_turn_id_identifies_one_question_with_its_filters(filled: Filled) -> None:
+    """Discriminates: filters left out of the comparison; their order making it a different request."""
     app, turn_id = filled.app, str(uuid.uuid4())
     body = {"question": QUESTION, "turn_id": turn_id}
     first = await app.ask(QUESTION, turn_id=turn_id, filters={"tags": ["2024", "2023"]})
@@ -165,13 +165,13 @@ async def test_a_turn_id_names_one_question_with_its_filters(filled: Filled) -> 
     assert (await app.client.post(CHAT, json=body)).status_code == 409
 
 
-def test_turns_of_before_there_were_filters_can_still_be_sent_again() -> None:
-    """Discriminates: a fingerprint that names filters where there are none."""
+def test_turns_from_before_filters_existed_can_still_be_sent_again() -> None:
+    """Discriminates: a fingerprint that contains filters although there are none."""
     assert TurnRequest("Why?", "local").fingerprint == "a83c64ef439f15eb7829a1e94aee78b6"
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_the_limits_are_kept_with_the_turn_and_shown_with_its_prompt(filled: Filled) -> None:
+async def test_the_filters_are_stored_with_the_turn_and_shown_with_its_prompt(filled: Filled) -> None:
     """Discriminates: not storing them; a record of the prompt that cannot say what was sent."""
     app = filled.app
     filters = {"tags": ["2024"], "since": "2024", "until": "2024-12-31"}
@@ -192,9 +192,9 @@ async def test_the_limits_are_kept_with_the_turn_and_shown_with_its_prompt(fille
     assert (await turn_of(app, turn_id))["filters"] == filters
 
 
-async def test_damaged_limits_do_not_lose_the_turn(app: App) -> None:
+async def test_damaged_filters_do_not_lose_the_turn(app: App) -> None:
     """Discriminates: reading the filters as if this version had written them."""
-    imported = await bring_in(app, turns=[qa(filters={"tags": ["a"], "until": "whenever"})])
+    imported = await import_session(app, turns=[qa(filters={"tags": ["a"], "until": "whenever"})])
     [turn_id] = imported["turns"]
     assert (await turn_of(app, turn_id))["filters"] == {"tags": ["a"], "until": "whenever"}
     hurt: list[Any] = ["x", 5, {"tags": 5}, {"tags": [{}]}, {"since": ["x"]}]
@@ -206,8 +206,8 @@ async def test_damaged_limits_do_not_lose_the_turn(app: App) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_when_nothing_fits_the_answer_says_that_it_was_limited(filled: Filled) -> None:
-    """Discriminates: "the documents hold nothing", which is not true of those that were not searched."""
+async def test_when_nothing_matches_the_answer_says_that_it_was_limited(filled: Filled) -> None:
+    """Discriminates: "the documents contain nothing", which is not true of those that were not searched."""
     app = filled.app
     english = await app.ask(QUESTION, filters={"tags": ["2030"]})
     assert english.text("CONTENT").startswith(
@@ -224,7 +224,7 @@ async def test_when_nothing_fits_the_answer_says_that_it_was_limited(filled: Fil
     assert "限定" not in unlimited.text("CONTENT")
 
 
-async def test_the_extractive_model_reads_the_limits_in_every_layout(tmp_path: Path) -> None:
+async def test_the_extractive_model_reads_the_filters_in_every_layout(tmp_path: Path) -> None:
     layouts = ("auto", "many_system", "system_field", "flat")
     quoting = {layout: {"provider": "extractive", "layout": layout} for layout in layouts}
     async with open_app(make_settings(tmp_path, models={"llms": quoting})) as app:
@@ -236,7 +236,7 @@ async def test_the_extractive_model_reads_the_limits_in_every_layout(tmp_path: P
             assert "limits" not in first.text("CONTENT"), layout
 
 
-async def test_a_model_is_told_of_the_limits_with_passages_and_without(tmp_path: Path) -> None:
+async def test_a_model_receives_the_filters_with_passages_and_without(tmp_path: Path) -> None:
     settings = make_settings(
         tmp_path,
         models={"llms": {"default": scripted("ok", record_as="limited")}},
@@ -254,7 +254,7 @@ async def test_a_model_is_told_of_the_limits_with_passages_and_without(tmp_path:
     assert "Search scope" not in json.dumps(unlimited)
 
 
-async def test_a_second_try_with_a_rewritten_question_keeps_to_the_limits(tmp_path: Path) -> None:
+async def test_the_search_with_a_rewritten_question_keeps_the_filters(tmp_path: Path) -> None:
     """Discriminates: the rewritten question searched in everything."""
     async with open_app(rewriting(tmp_path, REWRITTEN)) as app:
         session, question = await follow_up(app)
@@ -265,8 +265,8 @@ async def test_a_second_try_with_a_rewritten_question_keeps_to_the_limits(tmp_pa
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_why_not_says_that_a_document_is_beyond_the_limits(filled: Filled) -> None:
-    """Discriminates: blaming the lists for what the filter kept out."""
+async def test_why_not_says_that_a_document_is_excluded_by_the_filters(filled: Filled) -> None:
+    """Discriminates: blaming the rankings for what the filter excluded."""
     app, ids = filled.app, filled.ids
     limited = {"filters": {"tags": ["2024"]}}
     beyond = (await search(app, QUESTION, document_id=ids["bare"], **limited))["document"]
@@ -278,7 +278,7 @@ async def test_why_not_says_that_a_document_is_beyond_the_limits(filled: Filled)
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_why_not_says_that_a_copy_took_the_place(filled: Filled) -> None:
+async def test_why_not_says_that_a_copy_was_used_instead(filled: Filled) -> None:
     """Discriminates: showing one text twice, or blaming fusion for it."""
     app = filled.app
     copy = await app.add_text("copy.md", HERON.format("seventy") + "\n")
@@ -292,8 +292,8 @@ async def test_why_not_says_that_a_copy_took_the_place(filled: Filled) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_erased_document_leaves_no_id_in_the_limits(filled: Filled) -> None:
-    """Discriminates: scrubbing the citations alone."""
+async def test_an_erased_document_leaves_no_id_in_the_filters(filled: Filled) -> None:
+    """Discriminates: scrubbing only the citations."""
     app, ids = filled.app, filled.ids
     chosen = [ids["old"], ids["new"]]
     empty = await app.ask(QUESTION, filters={"document_ids": [ids["old"]], "tags": ["2030"]})

@@ -1,6 +1,6 @@
-"""A small folder of mixed files, every kind of bad one among them, read in by a real server under chats.
+"""A small folder of mixed files, including every kind of bad file, ingested by a real server during chats.
 
-The whole of it, a thousand files: `python -m benchmarks.folder.trial`.
+The full version, a thousand files: `python -m benchmarks.folder.trial`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ from benchmarks.folder.trial import run
 
 
 @pytest.mark.alone
-async def test_a_mixed_folder_is_followed_while_chats_stream(tmp_path: Path) -> None:
+async def test_a_mixed_folder_is_synced_while_chats_stream(tmp_path: Path) -> None:
     """Discriminates: a bad file without its reason; a second run that reads anything again."""
     assert await run(files=len(BAD) + 45, chats=4, changes=4, place=tmp_path, bad=len(BAD)) == []

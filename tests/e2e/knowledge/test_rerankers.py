@@ -1,4 +1,4 @@
-"""Rerankers by choice and the judge, through the real application."""
+"""Configured rerankers and the judge, through the real application."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def warnings(statuses: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_rerank_server_judges_and_when_it_dies_the_built_in_one_does_and_says_so(
+async def test_when_a_rerank_server_dies_the_built_in_one_takes_over_and_a_warning_says_so(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: a fallback that only the log knows of; one that ends the turn."""
+    """Discriminates: a fallback that only the log mentions; one that ends the turn."""
     with http_stub(Reply([{"index": 0, "score": 0.875}]), Reply({}, 503)) as stub:
         settings = make_settings(tmp_path, models={"reranker": "http", "reranker_url": stub.url})
         async with open_app(settings) as app:
@@ -54,7 +54,7 @@ async def test_a_rerank_server_judges_and_when_it_dies_the_built_in_one_does_and
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_reranker_class_that_fails_is_replaced_too(tmp_path: Path) -> None:
+async def test_a_failing_reranker_class_is_replaced_too(tmp_path: Path) -> None:
     path = "llama_index:tests.e2e.knowledge.test_rerankers:BrokenReranker"
     async with open_app(make_settings(tmp_path, models={"reranker": path})) as app:
         await app.add_text("guide.md", GUIDE)
@@ -66,7 +66,7 @@ async def test_a_reranker_class_that_fails_is_replaced_too(tmp_path: Path) -> No
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_what_the_judge_refuses_is_neither_told_nor_cited_and_the_prompt_says_why(
+async def test_what_the_judge_refuses_is_neither_sent_nor_cited_and_the_prompt_says_why(
     tmp_path: Path,
 ) -> None:
     """Discriminates: showing all candidates when the judge refused every one."""
@@ -94,10 +94,10 @@ async def test_what_the_judge_refuses_is_neither_told_nor_cited_and_the_prompt_s
         ("Hard to say.", []),
     ],
 )
-async def test_what_the_judge_confirms_is_cited_although_it_is_below_the_threshold(
+async def test_what_the_judge_confirms_is_cited_even_below_the_threshold(
     tmp_path: Path, reply: str, reasons: list[str]
 ) -> None:
-    """Discriminates: a judge who sees only what passed; a passage that a reply of no meaning brings in."""
+    """Discriminates: a judge that sees only what passed; a passage that a meaningless reply lets in."""
     settings = make_settings(
         tmp_path,
         models={"llms": {"default": scripted("ok"), "judge": scripted(reply)}},
@@ -111,7 +111,7 @@ async def test_what_the_judge_confirms_is_cited_although_it_is_below_the_thresho
 
 
 class JudgingStub(StubLLM):
-    """Says yes to the passage of the ducats and nothing that can be read to the others."""
+    """Approves the passage of the ducats, and answers the others unintelligibly."""
 
     def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
         if body["model"] != "judge":
@@ -120,10 +120,11 @@ class JudgingStub(StubLLM):
         return ('{"can_answer": true, "reason": "names it"}' if "ducats" in passage else "Hard to say.",)
 
 
-async def test_every_raw_candidate_is_sent_to_the_judge_and_the_answers_model_gets_what_it_keeps(
+async def test_every_raw_candidate_is_judged_and_the_answering_model_gets_the_approved_ones(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: a judge of `rerank_top_n`, or of what passed the threshold; one of more than is set."""
+    """Discriminates: a judge of `rerank_top_n`, or of what passed the threshold; a judge of more than
+    configured."""
     with running_stub(JudgingStub()) as stub:
         table = {"provider": "openai", "base_url": stub.url, "api_key": "k"}
         llms = {"default": {**table, "model": "answers"}, "judge": {**table, "model": "judge"}}
@@ -147,7 +148,7 @@ async def test_every_raw_candidate_is_sent_to_the_judge_and_the_answers_model_ge
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_follow_up_is_judged_with_the_questions_before_it(tmp_path: Path) -> None:
+async def test_a_follow_up_is_judged_with_the_previous_questions(tmp_path: Path) -> None:
     from tests.support.models.scripted_llm import RECORDED
 
     judge = scripted('{"can_answer": true}', record_as="judge-follow-up")

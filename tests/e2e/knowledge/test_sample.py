@@ -1,4 +1,5 @@
-"""The guide that came with Wenmai, over HTTP: beside one's own documents it is left out, and it can go."""
+"""The guide that ships with Wenmai, over HTTP: it is left out beside a user's own documents, and can be
+removed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ QUESTION = "备份怎么做？"
 
 
 async def add_sample(app: App) -> str:
-    """As the first start reads it in."""
+    """As the first start ingests it."""
     upload = Upload("shared", "operations.md", BACKUPS.encode(), "zh/operations.md", tags=())
     addition = await app.container.knowledge.add(upload)
     assert addition.job_id is not None
@@ -28,7 +29,7 @@ async def add_sample(app: App) -> str:
     return addition.document.document_id
 
 
-async def test_beside_ones_own_documents_the_sample_is_not_searched_and_why_not_says_so(app: App) -> None:
+async def test_beside_own_documents_the_sample_is_not_searched_and_why_not_says_so(app: App) -> None:
     """Discriminates: only one of search and turn; a report as if everything had been searched."""
     sample_id = await add_sample(app)
     before = await search(app, QUESTION)
@@ -49,7 +50,7 @@ async def test_beside_ones_own_documents_the_sample_is_not_searched_and_why_not_
     assert [one["document_id"] for one in limited["candidates"]] == [sample_id]
 
 
-async def test_ones_own_documents_are_answered_from_while_the_sample_is_read_in(tmp_path: Path) -> None:
+async def test_own_documents_are_answered_from_while_the_sample_is_ingested(tmp_path: Path) -> None:
     """Discriminates: "still being read in", and a stricter threshold, for what is not searched."""
     async with open_app(make_settings(tmp_path, retrieval={"rerank_score_threshold": 0.01})) as app:
         await add_sample(app)
@@ -59,9 +60,9 @@ async def test_ones_own_documents_are_answered_from_while_the_sample_is_read_in(
         assert (await app.ask("问脉的备份怎么做？")).answer.startswith("文档还在读入")
 
 
-async def test_beside_a_folder_that_everybody_reads_it_is_left_out_by_the_search_itself(app: App) -> None:
-    """Also where an early version stored it. Discriminates: leaving out all that is shared; a filter that
-    looks for an empty field only, or for none."""
+async def test_beside_a_shared_folder_the_search_itself_leaves_the_sample_out(app: App) -> None:
+    """Even as an early version stored it. Discriminates: leaving out everything that is shared; a filter that
+    only matches an empty field, or only a missing one."""
     sample_id = await add_sample(app)
     upload = Upload("shared", "handbook.md", OWN.encode(), "handbook/handbook.md", source="handbook")
     addition = await app.container.knowledge.add(upload)
@@ -93,7 +94,7 @@ async def test_the_sample_is_marked_and_removed_for_good_and_nothing_else_is(app
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_with_keys_only_an_operator_removes_it(tmp_path: Path) -> None:
-    """Discriminates: a key that may not delete the sample's documents one by one removing them all."""
+    """Discriminates: a key that may not delete the sample's documents individually removing all of them."""
     keys = {"api_keys": ["key-ann"], "admin_api_keys": ["key-root"]}
     async with open_app(make_settings(tmp_path, server=keys)) as app:
         sample_id = await add_sample(app)
@@ -104,8 +105,8 @@ async def test_with_keys_only_an_operator_removes_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_what_everybody_reads_says_where_it_is_changed(tmp_path: Path) -> None:
-    """Discriminates: "there is no such document" of one that the same key has just listed; a hint at
+async def test_a_shared_document_says_where_it_is_changed(tmp_path: Path) -> None:
+    """Discriminates: "there is no such document" for one that the same key has just listed; a hint at
     somebody else's."""
     keys = {"api_keys": ["key-ann", "key-bo"], "admin_api_keys": ["key-root"]}
     async with open_app(make_settings(tmp_path, server=keys)) as app:
@@ -135,8 +136,8 @@ async def test_what_everybody_reads_says_where_it_is_changed(tmp_path: Path) -> 
         assert (await app.client.get(f"/documents/{followed}", headers=bo)).json()["tags"] == []
 
 
-async def test_removed_while_it_is_read_in_it_does_not_come_back(tmp_path: Path) -> None:
-    """Discriminates: a loader that goes on with the next file; a mark that is missing at the next start."""
+async def test_a_sample_removed_during_its_ingestion_does_not_come_back(tmp_path: Path) -> None:
+    """Discriminates: a loader that continues with the next file; a mark that is missing at the next start."""
     settings = make_settings(tmp_path, knowledge={"load_sample": True})
     async with open_app(settings) as app:
         assert app.container.knowledge.jobs.is_active(["shared"])

@@ -1,4 +1,4 @@
-"""POST /search: every candidate stage by stage, as the chat would take it."""
+"""POST /search: every candidate stage by stage, as the chat would use it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def refused(app: App, **body: Any) -> tuple[int, str, str]:
 
 
 async def test_every_candidate_has_its_rank_and_score_at_every_stage(filled: App) -> None:
-    """Discriminates: calling what top_n cut a matter of the threshold."""
+    """Discriminates: attributing to the threshold what top_n cut."""
     hits = (await search(filled, "What does the heron pass cost?"))["candidates"]
     assert len(hits) == 3
     assert all(set(STAGES) <= set(one) for one in hits)
@@ -62,7 +62,7 @@ async def test_every_candidate_has_its_rank_and_score_at_every_stage(filled: App
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_what_is_unlikely_is_dropped_by_the_threshold(tmp_path: Path) -> None:
+async def test_unlikely_candidates_are_dropped_by_the_threshold(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, retrieval={"rerank_score_threshold": 1.0})) as app:
         await app.add_text("bins.md", BINS)
         hits = (await search(app, "deleted files"))["candidates"]
@@ -70,8 +70,9 @@ async def test_what_is_unlikely_is_dropped_by_the_threshold(tmp_path: Path) -> N
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_what_finds_no_room_is_dropped_by_the_budget_as_the_chat_drops_it(tmp_path: Path) -> None:
-    """Discriminates: fitting the passages without the history and the persona they share the window with."""
+async def test_what_does_not_fit_is_dropped_by_the_budget_as_in_the_chat(tmp_path: Path) -> None:
+    """Discriminates: fitting the passages without the history and the persona that share the window with
+    them."""
     long = "\n\n".join(f"# Part {at}\n\n" + f"The heron pass, part {at}: " + "word " * 120 for at in range(6))
     settings = make_settings(
         tmp_path,
@@ -94,8 +95,8 @@ async def test_what_finds_no_room_is_dropped_by_the_budget_as_the_chat_drops_it(
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_session_bears_on_the_search_as_what_was_asked_before_does(filled: App) -> None:
-    """Discriminates: searching a session's follow-up raw."""
+async def test_a_session_influences_the_search_like_its_previous_questions(filled: App) -> None:
+    """Discriminates: searching a session's follow-up without its context."""
     asked = await filled.ask("What does the heron pass cost?")
     raw = await search(filled, "and it?")
     reply = await search(
@@ -113,7 +114,7 @@ async def test_a_session_bears_on_the_search_as_what_was_asked_before_does(fille
     assert retrieved(fresh) == retrieved(raw) != retrieved(reply)
     other = (await filled.ask("And the bins?")).finished["turn_id"]
     refusal = await refused(filled, session_id=asked.session_id, parent_turn_id=other)
-    assert refusal[:2] == (422, "invalid_parent_turn")  # as the chat refuses it
+    assert refusal[:2] == (422, "invalid_parent_turn")  # refused as in the chat
 
 
 def retrieved(hits: dict[str, Any]) -> list[Any]:
@@ -121,7 +122,7 @@ def retrieved(hits: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_what_bears_on_it_is_bounded_and_said_once(filled: App) -> None:
+async def test_the_context_of_a_search_is_bounded_and_given_in_only_one_way(filled: App) -> None:
     session = str(uuid.uuid4())
     cases: list[tuple[dict[str, Any], int, str]] = [
         ({"previous_questions": ["x"] * 11}, 422, "previous_questions"),
@@ -148,7 +149,7 @@ async def test_what_bears_on_it_is_bounded_and_said_once(filled: App) -> None:
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_nobody_searches_with_the_session_or_the_document_of_another(tmp_path: Path) -> None:
-    """Discriminates: reading the session, or the document, without its owner."""
+    """Discriminates: reading the session, or the document, without checking its owner."""
     settings = make_settings(tmp_path, server={"api_keys": ["key-ann", "key-bob"]})
     async with open_app(settings) as app:
         app.client.headers["authorization"] = "Bearer key-ann"

@@ -23,14 +23,14 @@ PASSES = "# Passes\n\nThe heron pass is sold at the gate."
 async def filled(
     tmp_path: Path, bins: str = BINS, **sections: Any
 ) -> AsyncIterator[tuple[App, dict[str, str]]]:
-    """Three documents and their ids by name."""
+    """Three documents, and their ids by name."""
     async with open_app(make_settings(tmp_path, **sections)) as app:
         texts = (("fees.md", FEES), ("bins.md", bins), ("passes.md", PASSES))
         yield app, {name: await app.add_text(name, text) for name, text in texts}
 
 
 def fuse_as(app: App, fusion: Fusion) -> None:
-    """In `POST /search`."""
+    """As the fusion in `POST /search`."""
     container, search_handler = app.container, app.container.search
     settings = container.settings
     collection = settings.store.knowledge_collection
@@ -45,7 +45,7 @@ async def why(app: App, question: str, document_id: str, **body: Any) -> dict[st
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_document_says_how_far_it_came(tmp_path: Path) -> None:
+async def test_a_document_reports_the_last_stage_it_reached(tmp_path: Path) -> None:
     """Discriminates: taking a document's first chunk for its best."""
     async with filled(tmp_path, retrieval={"rerank_score_threshold": 0.0}) as (app, ids):
         shown = await why(app, "deleted files", ids["bins.md"])
@@ -84,8 +84,9 @@ async def test_a_document_without_room_is_dropped_by_the_budget(tmp_path: Path) 
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_where_one_place_is_to_be_had_each_other_document_says_what_it_lacked(tmp_path: Path) -> None:
-    """Discriminates: telling from the candidates alone, which cannot part fusion from the lists before it."""
+async def test_with_a_single_slot_every_other_document_says_what_it_lacked(tmp_path: Path) -> None:
+    """Discriminates: deciding by the candidates alone, which cannot distinguish fusion from the lists before
+    it."""
     one_place = {"rerank_score_threshold": 0.0, "reranker_input_top_n": 1}
     async with filled(tmp_path, retrieval=one_place) as (app, ids):
         fuse_as(app, Fusion(dense_weight=0.1))
@@ -105,7 +106,7 @@ async def test_where_one_place_is_to_be_had_each_other_document_says_what_it_lac
     assert 0 <= missed["alone_probability"] <= 1
 
 
-async def test_a_document_that_is_not_ready_says_which(app: App) -> None:
+async def test_a_document_that_is_not_ready_reports_its_status(app: App) -> None:
     document_id = await app.add_text("bins.md", BINS)
     document = await app.container.knowledge.get_document(document_id, ["local"])
     cases = (

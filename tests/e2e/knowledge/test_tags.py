@@ -1,4 +1,4 @@
-"""The tags of the documents somebody may read, and what else the page is told before it asks."""
+"""The tags of the documents that somebody may read, and what else the page is told before it asks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def tags(client: httpx.AsyncClient, key: str = "") -> list[tuple[str, int]
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_tags_come_with_their_documents_the_most_first_then_by_name(app: App) -> None:
-    """Discriminates: counting chunks; the order of the engine; a tag that outlives its documents."""
+async def test_tags_are_listed_with_their_document_counts_most_first_then_by_name(app: App) -> None:
+    """Discriminates: counting chunks; the engine's order; a tag that outlives its documents."""
     assert await tags(app.client) == []
     long = "\n\n".join(f"# Part {n}\n{'The heron pass costs ten. ' * 60}" for n in range(6))
     first = await app.add_text("one.md", long, tags="合同,2024")
@@ -37,8 +37,8 @@ async def test_tags_come_with_their_documents_the_most_first_then_by_name(app: A
     assert await tags(app.client) == [("alpha", 1)]
 
 
-async def test_an_upload_takes_every_tag_that_is_sent(app: App) -> None:
-    """Discriminates: the last of repeated fields alone; a JSON array that is split at its commas."""
+async def test_an_upload_accepts_every_tag_that_is_sent(app: App) -> None:
+    """Discriminates: only the last of repeated fields; a JSON array that is split at its commas."""
     sent: tuple[tuple[str | list[str], list[str]], ...] = (
         (["hr", "policy, 2024"], ["hr", "policy", "2024"]),
         ('["hr", "policy, 2024"]', ["hr", "policy, 2024"]),
@@ -75,7 +75,7 @@ def shared(tag: str) -> Document:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_only_tags_of_documents_one_may_read_are_told(tmp_path: Path) -> None:
+async def test_only_tags_of_readable_documents_are_listed(tmp_path: Path) -> None:
     """Discriminates: counting without the owners, or without the shared ones."""
     settings = make_settings(tmp_path, server={"api_keys": ["mine", "other"]})
     async with open_app(settings) as app:
@@ -96,7 +96,7 @@ async def test_only_tags_of_documents_one_may_read_are_told(tmp_path: Path) -> N
     ("llms", "judges"),
     [({}, False), ({"default": {"provider": "extractive"}, "big": scripted("x")}, True)],
 )
-async def test_a_page_is_told_its_limits_and_whether_a_model_can_judge(
+async def test_a_page_receives_its_limits_and_whether_a_model_can_judge(
     tmp_path: Path, llms: dict[str, Any], judges: bool
 ) -> None:
     settings = make_settings(tmp_path, models={"llms": llms}, conversation={"max_question_chars": 77})

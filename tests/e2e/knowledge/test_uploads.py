@@ -1,4 +1,4 @@
-"""Uploads: the name is metadata, the content decides, and what is refused leaves nothing behind."""
+"""Uploads: the name is metadata, the content decides, and a refused upload leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_path_in_the_name_is_only_a_name(app: App, name: str) -> None:  
     assert document["file_name"] in ("passwd.md", "x.md")
 
 
-async def test_a_name_that_is_none_is_refused(app: App) -> None:  # B37–B40
+async def test_an_invalid_name_is_refused(app: App) -> None:  # B37–B40
     for name in ("x" * 5_000 + ".md", "CON.txt", ".", ".."):
         status, body = await post(app, name, TEXT)
         assert status == 422, body
@@ -60,7 +60,7 @@ async def test_the_same_bytes_are_one_document_and_other_bytes_another(app: App)
         ("a.exe", b"MZ\x90\x00", 415, "unsupported_media_type"),
     ],
 )
-async def test_content_that_is_not_what_it_says_is_refused(
+async def test_content_that_does_not_match_its_declared_type_is_refused(
     app: App, name: str, content: bytes, status: int, code: str
 ) -> None:
     observed, body = await post(app, name, content)
@@ -86,7 +86,7 @@ async def test_an_encrypted_or_a_scanned_pdf_is_refused_with_its_reason(
     assert (await app.container.store.count("documents")).count == 0
 
 
-async def test_without_a_file_or_a_form_the_answer_says_so(app: App) -> None:
+async def test_without_a_file_or_a_form_the_error_says_so(app: App) -> None:
     missing = await app.client.post("/documents", files={"other": ("a.md", TEXT)})
     error = missing.json()["error"]
     assert (missing.status_code, error["code"], error["message"]) == (422, "missing_field", "missing: file")
@@ -110,18 +110,18 @@ async def test_a_deleted_document_leaves_no_chunk_and_is_not_found_again(app: Ap
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_upload_waits_its_turn_until_there_is_room_for_its_bytes(app: App) -> None:
+async def test_an_upload_waits_until_there_is_room_for_its_bytes(app: App) -> None:
     """Discriminates: reading an upload into memory before the budget has room for it."""
     async with app.container.knowledge.uploads.read.hold("local", UPLOADED_BYTES_PER_OWNER):
         waiting = asyncio.create_task(post(app, "a.md", TEXT))
-        await asyncio.sleep(0.3)  # in which it would be read
+        await asyncio.sleep(0.3)  # time for it to be read
         assert not waiting.done()
         assert (await app.container.store.count("documents")).count == 0
     assert (await waiting)[0] == 201
 
 
-async def test_a_client_that_leaves_frees_its_place_at_once(tmp_path: Path) -> None:
-    """RELIABILITY F41. Discriminates: an upload that is read on for nobody."""
+async def test_a_client_that_leaves_frees_its_slot_at_once(tmp_path: Path) -> None:
+    """RELIABILITY F41. Discriminates: an upload that is read to its end for nobody."""
     waits = asyncio.Event()
 
     async with open_app(make_settings(tmp_path)) as app:
@@ -142,13 +142,13 @@ async def test_a_client_that_leaves_frees_its_place_at_once(tmp_path: Path) -> N
 
 
 @pytest.mark.full("kills the store's process thirty times, and each time another starts")
-async def test_a_store_that_dies_in_an_upload_is_unavailable_and_no_fault_of_ours(app: App) -> None:
+async def test_a_store_that_dies_during_an_upload_is_unavailable_and_not_an_internal_error(app: App) -> None:
     """Discriminates: a 500 for a process that ended between two requests of one upload."""
     store = app.container.store
     assert isinstance(store, EdgeClient)
 
     async def kill_after(pause_s: float) -> None:
-        await asyncio.sleep(pause_s)  # a moment of the upload, not a wait for something
+        await asyncio.sleep(pause_s)  # a moment of the upload, not a wait for an event
         with suppress(ProcessLookupError):
             os.kill(store.process_id, signal.SIGKILL)
 

@@ -30,7 +30,7 @@ async def sources(app: App, asked: Streamed) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_new_version_answers_and_shows_the_old_citation_as_outdated_and_then_removed(
+async def test_a_new_version_answers_and_the_old_citation_is_outdated_and_then_removed(
     app: App,
 ) -> None:
     document_id = await app.add_text("fees.md", OLD, external_id="fees")
@@ -48,7 +48,7 @@ async def test_a_new_version_answers_and_shows_the_old_citation_as_outdated_and_
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_erasing_a_document_finds_the_traces_of_its_older_versions(app: App) -> None:
-    """Discriminates: tracing only the chunks that are stored."""
+    """Discriminates: tracing only the stored chunks."""
     document_id = await app.add_text("fees.md", OLD, external_id="fees")
     asked = await app.ask(QUESTION)
     old_chunk = asked.sources[0]["chunk_id"]
@@ -63,7 +63,7 @@ async def test_erasing_a_document_finds_the_traces_of_its_older_versions(app: Ap
         assert document_id not in payloads
 
 
-async def test_tags_and_date_are_changed_by_whoever_owns_the_document(app: App) -> None:
+async def test_tags_and_date_are_changed_by_the_documents_owner(app: App) -> None:
     document_id = await app.add_text("fees.md", OLD, tags="a,b")
     path = f"/documents/{document_id}"
     changed = await app.client.patch(path, json={"tags": ["c"]})
@@ -98,7 +98,7 @@ async def test_documents_are_listed_by_status_source_and_tag(app: App) -> None:
     assert not {"owner", "created_us", "modified_us", "refused_hash"} & document.keys()
 
 
-async def test_a_job_tells_its_attempt_and_when_it_began_and_ended(app: App) -> None:
+async def test_a_job_reports_its_attempt_its_start_and_its_end(app: App) -> None:
     await app.add_text("fees.md", OLD)
     [job] = (await app.client.get("/jobs")).json()["jobs"]
     assert (job["stage"], job["attempt"], job["retryable"], job["reused"]) == ("done", 1, False, 0)
@@ -111,7 +111,7 @@ async def test_a_job_tells_its_attempt_and_when_it_began_and_ended(app: App) -> 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_without_tags_a_new_version_keeps_them_and_an_empty_field_clears_them(app: App) -> None:
-    """Discriminates: taking the absent field for an empty one."""
+    """Discriminates: taking the missing field for an empty one."""
     path = f"/documents/{await app.add_text('fees.md', OLD, external_id='fees', tags='a,b')}"
     for text, fields, remaining in (
         (NEW, {}, ["a", "b"]),
@@ -123,7 +123,7 @@ async def test_without_tags_a_new_version_keeps_them_and_an_empty_field_clears_t
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_followed_document_keeps_its_tags_and_its_deletion_names_its_source(app: App) -> None:
+async def test_a_synced_document_keeps_its_tags_and_its_deletion_names_its_source(app: App) -> None:
     """Discriminates: a change that the next sync undoes; a deletion that looks final."""
     followed = Upload("local", "fees.md", OLD.encode(), "fees.md", source="handbook")
     addition = await app.container.knowledge.add(followed)

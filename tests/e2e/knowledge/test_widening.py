@@ -1,4 +1,4 @@
-"""A hit told with its neighbours: what is just outside a chunk becomes visible, and is recorded as sent."""
+"""A hit widened by its neighbours: text just outside a chunk becomes visible, and is recorded as sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers.app import App, make_settings, open_app, scripted
 
 QUESTION = "What is the warranty of the heron lamp?"
 FACT = "It is forty-one months."
-# the answer stands in the paragraph after the one that has the question's words
+# the answer is in the paragraph after the one with the question's words
 TEXT = (
     "# Lamps\n\nThe heron lamp is made of brass and glass by two smiths in the harbour town of Ost. "
     "The warranty of the heron lamp was asked for by many of those who bought it last year.\n\n"
@@ -55,7 +55,7 @@ def widen(app: App, tokens: int) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_the_answer_in_the_next_paragraph_is_told_and_the_citation_stays_the_hit(
+async def test_the_answer_in_the_next_paragraph_is_sent_and_the_citation_stays_the_hit(
     tmp_path: Path,
 ) -> None:
     """Discriminates: not widening; a citation whose text and passage are no longer the chunk's."""
@@ -77,12 +77,12 @@ async def test_the_answer_in_the_next_paragraph_is_told_and_the_citation_stays_t
     assert FACT not in reported[0]
     assert FACT in reported[60]
     assert "boats" not in reported[60]  # another section
-    assert 0 < sizes[60] - sizes[0] <= 2 * 60  # the model's tokens are counted more carefully
+    assert 0 < sizes[60] - sizes[0] <= 2 * 60  # the model's tokens are estimated more cautiously
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_no_hit_and_no_history_goes_for_the_sake_of_a_neighbour(tmp_path: Path) -> None:
-    """Discriminates: fitting the widened passages as if they were all that there is."""
+async def test_no_hit_and_no_history_is_dropped_for_a_neighbour(tmp_path: Path) -> None:
+    """Discriminates: fitting the widened passages as if they were the whole prompt."""
     remaining: dict[int, list[int]] = {}
     for tokens in (0, 2_000):
         async with opened(tmp_path / str(tokens), tokens, context_window=900, max_tokens=100) as app:
@@ -96,8 +96,8 @@ async def test_no_hit_and_no_history_goes_for_the_sake_of_a_neighbour(tmp_path: 
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_erased_document_is_gone_from_widened_prompts_too(tmp_path: Path) -> None:
-    """Discriminates: a record of the prompt that keeps what was told of a document."""
+async def test_an_erased_document_disappears_from_widened_prompts_too(tmp_path: Path) -> None:
+    """Discriminates: a record of the prompt that keeps text of an erased document."""
     async with opened(tmp_path, 60) as app:
         asked = await app.ask(QUESTION)
         turn_id, document_id = asked.finished["turn_id"], asked.sources[0]["document_id"]

@@ -16,16 +16,16 @@ async def contents(app: App) -> list[str]:
     return [memory.content for memory in memories]
 
 
-async def settled(app: App) -> None:
+async def idle(app: App) -> None:
     await app.container.memories.learning.idle()
 
 
-async def test_a_name_that_is_said_once_is_known_in_the_next_session(tmp_path: Path) -> None:
+async def test_a_name_stated_once_is_known_in_the_next_session(tmp_path: Path) -> None:
     """(a) Discriminates: two memories of one name; the memory in the stored turn."""
     async with open_app(settings_of(tmp_path, "said")) as app:
         for question in ("我叫张三", "我叫张三，你好"):
             await app.ask(question, knowledge="always")
-            await settled(app)
+            await idle(app)
         assert await contents(app) == ["用户的名字是张三"]
         turn = await app.ask("我叫什么？")
         assert lines_of("said") == ["- 用户的名字是张三"]
@@ -33,12 +33,12 @@ async def test_a_name_that_is_said_once_is_known_in_the_next_session(tmp_path: P
         assert "张三" not in stored.text
 
 
-async def test_a_new_name_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
-    """(g) Discriminates: both told; the old one deleted without a trace."""
+async def test_a_new_name_replaces_the_old_one(tmp_path: Path) -> None:
+    """(g) Discriminates: both sent; the old one deleted without a trace."""
     async with open_app(settings_of(tmp_path, "renamed")) as app:
         for question in ("我叫张三", "我改叫李四了"):
             await app.ask(question, knowledge="always")
-            await settled(app)
+            await idle(app)
         await app.ask("我叫什么？")
         assert lines_of("renamed") == ["- 用户的名字是李四"]
         new, old = (await app.client.get("/memories")).json()["memories"]
@@ -49,9 +49,9 @@ async def test_a_new_name_takes_the_place_of_the_old_one(tmp_path: Path) -> None
 async def test_commands_remember_list_and_forget(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "commands_of_memory")) as app:
         app.client.headers["Accept-Language"] = "en"
-        said = await app.ask("/remember I am allergic to peanuts")
-        session = said.session_id
-        assert said.answer == "I will remember: I am allergic to peanuts"
+        reply = await app.ask("/remember I am allergic to peanuts")
+        session = reply.session_id
+        assert reply.answer == "I will remember: I am allergic to peanuts"
         again = await app.ask("/remember I am allergic to peanuts", session_id=session)
         assert again.answer.startswith("I remember that already")
         await app.ask("/remember My name is Alex", session_id=session)
@@ -61,7 +61,7 @@ async def test_commands_remember_list_and_forget(tmp_path: Path) -> None:
         assert "peanuts" in listed
         assert "Alex" not in listed
         assert "commands_of_memory" not in RECORDED  # no model was asked
-        await app.ask("What is my name?", session_id=session)  # in this very session, too
+        await app.ask("What is my name?", session_id=session)  # in this same session, too
         assert lines_of("commands_of_memory") == ["- My name is Sam"]
         forgotten = (await app.ask("/forget peanuts", session_id=session)).answer
         assert forgotten == "Forgotten (1):\n- I am allergic to peanuts"
@@ -78,12 +78,12 @@ async def test_commands_remember_list_and_forget(tmp_path: Path) -> None:
 
 async def test_plain_words_do_what_the_commands_do(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "plain_words")) as app:
-        said = await app.ask("请记住：我对花生过敏。")
-        assert said.answer == "已记住：我对花生过敏"
-        assert (await app.ask("忘掉：花生", session_id=said.session_id)).answer.startswith("已忘掉 1 条")
+        reply = await app.ask("请记住：我对花生过敏。")
+        assert reply.answer == "已记住：我对花生过敏"
+        assert (await app.ask("忘掉：花生", session_id=reply.session_id)).answer.startswith("已忘掉 1 条")
         assert await contents(app) == []
         assert "plain_words" not in RECORDED
-        stored = (await app.client.get(f"/turns/{said.finished['turn_id']}")).json()
+        stored = (await app.client.get(f"/turns/{reply.finished['turn_id']}")).json()
         assert (stored["command"], stored["question"]) == ("remember", "请记住：我对花生过敏。")
 
 
@@ -91,42 +91,42 @@ async def test_a_request_beside_a_question_is_remembered_and_the_question_answer
     async with open_app(settings_of(tmp_path, "beside")) as app:
         turn = await app.ask("请记住我对花生过敏。推荐一道菜？")
         assert turn.answer == "好的"
-        await settled(app)
+        await idle(app)
         assert await contents(app) == ["我对花生过敏"]
 
 
 async def test_secrets_are_refused_counted_and_nowhere_in_the_memories(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "secrets")) as app:
-        said = await app.ask("记住：我的密码是hunter2")
-        assert "不会被记住" in said.answer
+        reply = await app.ask("记住：我的密码是hunter2")
+        assert "不会被记住" in reply.answer
         await app.ask("请记住我的密码是hunter2。还有什么要注意？")
-        await settled(app)
+        await idle(app)
         assert await contents(app) == []
         figures = Figures((await app.client.get("/metrics")).text)
         assert figures("memory_refused_total", reason="secret") == 2
 
 
-async def test_only_completed_turns_with_memory_teach(tmp_path: Path) -> None:
+async def test_only_completed_turns_with_memory_are_learned_from(tmp_path: Path) -> None:
     """Discriminates: a failed turn, one that was asked without memory, a server that recalls nothing."""
     async with open_app(settings_of(tmp_path / "without", "without")) as app:
         await app.ask("我叫张三", knowledge="always", memory=False)
-        await settled(app)
+        await idle(app)
         assert await contents(app) == []
     broken: dict[str, Any] = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
     async with open_app(make_settings(tmp_path / "down", models={"llms": {"default": broken}})) as app:
         failed = await app.ask("我叫张三", knowledge="always")
         assert failed.finished["status"] == "failed"
-        await settled(app)
+        await idle(app)
         assert await contents(app) == []
     off = settings_of(tmp_path / "off", "off_by_setting", conversation={"memory_recall": "off"})
     async with open_app(off) as app:
         await app.ask("我叫张三", knowledge="always")
-        await settled(app)
+        await idle(app)
         assert await contents(app) == []
 
 
 async def test_the_deployments_filter_sees_what_is_to_be_remembered(tmp_path: Path) -> None:
-    """Discriminates: a command that takes words past the filter into later prompts."""
+    """Discriminates: a command that carries words past the filter into later prompts."""
     filters = ("tests.support.models.text_filters:shout",)
     async with open_app(settings_of(tmp_path, "filtered", conversation={"question_filters": filters})) as app:
         await app.ask("/remember I keep bees")

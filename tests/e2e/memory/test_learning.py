@@ -1,4 +1,4 @@
-"""Learning in the background with a scripted model: never in the way of an answer, each turn read once."""
+"""Learning in the background with a scripted model: it never delays an answer, and each turn is read once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from services.store.clock import PAUSE_S
-from tests.e2e.memory.test_commands import contents, settled
+from tests.e2e.memory.test_commands import contents, idle
 from tests.e2e.memory.test_recall import lines_of, system_of
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.models.stub_llm import Refusal, StubLLM, accept, running_stub
@@ -31,7 +31,7 @@ PROPOSAL = '[{"content": "用户喜欢红茶", "type": "preference", "turn_ids":
 
 
 def two_models(tmp_path: Path, name: str, *script: str | float, **conversation: Any) -> Any:
-    """One that answers, and one that learns."""
+    """One model that answers, and one that learns."""
     models = {
         "default": scripted("好的", record_as=name),
         "reader": scripted(*script, record_as=f"{name}_reader"),
@@ -40,14 +40,14 @@ def two_models(tmp_path: Path, name: str, *script: str | float, **conversation: 
     return make_settings(tmp_path, models={"llms": models}, conversation=settings)
 
 
-async def test_after_one_turn_nothing_is_asked_and_after_two_each_turn_is_read(tmp_path: Path) -> None:
+async def test_after_one_turn_nothing_is_read_and_after_two_each_turn_is(tmp_path: Path) -> None:
     """(b)"""
     async with open_app(two_models(tmp_path, "after", PROPOSAL)) as app:
         first = await app.ask("我喜欢红茶", knowledge="always")
-        await settled(app)
+        await idle(app)
         assert "after_reader" not in RECORDED
         await app.ask("怎么泡", session_id=first.session_id)
-        await settled(app)
+        await idle(app)
         (_, (_, task)), *rest = RECORDED["after_reader"]
         assert rest == []
         assert [turn["said"] for turn in json.loads(task)["turns"]] == ["我喜欢红茶", "怎么泡"]
@@ -58,7 +58,7 @@ async def test_after_one_turn_nothing_is_asked_and_after_two_each_turn_is_read(t
         assert (memory["turn_ids"], memory["session_id"]) == ([first.finished["turn_id"]], first.session_id)
 
 
-async def test_a_reader_that_is_down_slow_or_babbling_leaves_the_answers_alone(tmp_path: Path) -> None:
+async def test_a_reader_that_is_down_slow_or_babbling_does_not_affect_answers(tmp_path: Path) -> None:
     """(h) Discriminates: an answer that waits for the reader, or fails with it."""
     for name, script in (("down", ("!",)), ("slow", (30.0, "[]")), ("babbling", ("I think, therefore",))):
         async with open_app(two_models(tmp_path / name, name, *script)) as app:
@@ -67,12 +67,13 @@ async def test_a_reader_that_is_down_slow_or_babbling_leaves_the_answers_alone(t
             third = await app.ask("多久", session_id=first.session_id)
             assert [turn.answer for turn in (first, second, third)] == ["好的"] * 3
             if name != "slow":
-                await settled(app)
+                await idle(app)
             assert await contents(app) == []
 
 
 async def test_after_a_reader_that_was_down_and_babbled_a_fact_is_stored_once(tmp_path: Path) -> None:
-    """(h) Discriminates: an attempt that stores something; a memory for each time that it was said."""
+    """(h) Discriminates: a failed attempt that stores something; a memory for each time that the fact was
+    stated."""
     with running_stub(Reader(words=("好的",))) as stub:
         model = {"provider": "openai", "base_url": stub.url, "model": "m", "layout": "one_system"}
         async with open_app(
@@ -86,29 +87,29 @@ async def test_after_a_reader_that_was_down_and_babbled_a_fact_is_stored_once(tm
                 stub.proposes = (proposal,)
                 turn = await app.ask(question, session_id=session, knowledge="always")
                 assert turn.answer == "好的"
-                await settled(app)
+                await idle(app)
                 stub.refuse = accept
             memories = (await app.client.get("/memories")).json()["memories"]
         assert [(each["content"], len(each["turn_ids"])) for each in memories] == [("用户喜欢红茶", 2)]
 
 
-async def test_what_was_recalled_is_never_a_source(tmp_path: Path) -> None:
-    """Discriminates: one memory that feeds itself: it is told, answered, and stored again."""
+async def test_a_recalled_memory_is_never_a_source(tmp_path: Path) -> None:
+    """Discriminates: a memory that feeds itself: it is recalled, repeated in the answer, and stored again."""
     script = '[{"content": "用户养了十只鹦鹉", "type": "fact", "turn_ids": [1]}]'
     async with open_app(two_models(tmp_path, "fed", script)) as app:
         await app.client.post("/memories", json={"content": "用户养了九只鹦鹉"})
         first = await app.ask("我养了几只鹦鹉")
         assert "九只鹦鹉" in system_of("fed")
         await app.ask("谢谢，再见", session_id=first.session_id)
-        await settled(app)
+        await idle(app)
         assert RECORDED["fed_reader"]
         assert "九只" not in str(RECORDED["fed_reader"])
         assert await contents(app) == ["用户养了九只鹦鹉"]
 
 
 class Reader(StubLLM):
-    """`proposes` is what it answers to prompts of memory, one after the other, and then nothing worth
-    remembering. `hangs`: these get no answer; so many are `waiting`."""
+    """`proposes` are its replies to memory prompts, one after the other, and then nothing worth remembering.
+    While `hangs`, such prompts get no reply; `waiting` counts them."""
 
     proposes: tuple[str, ...] = ()
     hangs = False
@@ -129,7 +130,7 @@ class Reader(StubLLM):
 
     @property
     def read(self) -> list[str]:
-        """What the person said, of every prompt of memory."""
+        """What the person said, in every memory prompt."""
         return [turn["said"] for body in list(self.bodies) for turn in _turns(body)]
 
 
@@ -153,7 +154,7 @@ def asked(number: int) -> str:
 
 
 async def ask(url: str, numbers: range, session: str | None) -> str:
-    """An answer that was cut off may be asked for again."""
+    """Retry an answer that was cut off."""
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         for number in numbers:
             body = {
@@ -181,17 +182,17 @@ def ended(server: RunningServer) -> None:
 async def test_a_server_that_is_killed_twice_shows_each_of_forty_turns_to_the_model_once(
     tmp_path: Path,
 ) -> None:
-    """(c) Discriminates: a restart that reads from the beginning, or from where it was last; turns that the
-    killed server had claimed and shown to nobody, which are lost with it."""
+    """(c) Discriminates: a restart that reads from the beginning, or from the previous position; turns that
+    the killed server had claimed without sending them to the model, which are lost with it."""
     with running_stub(Reader(words=("[]",))) as stub:
         claimed = environment(stub, WENMAI_FAILPOINT="memory.claimed:3")
         server = start_server(tmp_path, **claimed)
         session, at = await ask(server.url, range(1, 3), None), 3
-        while server.process.poll() is None:  # until a claim of a few turns more has killed it
+        while server.process.poll() is None:  # until a claim of a few more turns has killed it
             with suppress(httpx.HTTPError):
                 await ask(server.url, range(at, at + 1), session)
                 at += 1
-                await sleep(3 * PAUSE_S)  # as a person does; turns are read when nothing is asked
+                await sleep(3 * PAUSE_S)  # like a person; turns are read while nothing is asked
         ended(server)
         server = start_server(tmp_path, **environment(stub))
         await ask(server.url, range(at, 26), session)
@@ -210,7 +211,8 @@ async def test_a_server_that_is_killed_twice_shows_each_of_forty_turns_to_the_mo
 async def test_two_workers_one_of_which_is_killed_show_each_of_forty_turns_to_the_model_once(
     tmp_path: Path,
 ) -> None:
-    """(c) Discriminates: two workers that read what both see; a claim that holds in one process alone."""
+    """(c) Discriminates: two workers that both read the turns that both see; a claim that only holds in one
+    process."""
     async with open_facade() as store:
         with running_stub(Reader(words=("[]",))) as stub:
             settings = environment(stub, QDRANT_URL=store.url)
@@ -218,7 +220,7 @@ async def test_two_workers_one_of_which_is_killed_show_each_of_forty_turns_to_th
             session = None
             for number in range(1, 26):
                 session = await ask((one, two)[number % 2].url, range(number, number + 1), session)
-            await until(lambda: asked(25) in stub.read)  # whoever read them waits for no reply
+            await until(lambda: asked(25) in stub.read)  # the worker that read them waits for no reply
             stub.hangs = True
             await ask(two.url, range(26, 27), session)
             await until(lambda: stub.waiting)

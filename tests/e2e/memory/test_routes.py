@@ -1,4 +1,4 @@
-"""/memories over HTTP: listed, written, changed, deleted, copied, switched off; nobody else's; erased."""
+"""/memories over HTTP: listed, written, changed, deleted, copied, switched off; not for others; erased."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from core.operations.erasure import ERASED_ID
-from tests.e2e.memory.test_commands import contents, settled
+from tests.e2e.memory.test_commands import contents, idle
 from tests.e2e.memory.test_recall import lines_of, settings_of
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import App, make_settings, open_app, scripted
@@ -58,17 +58,17 @@ async def test_a_memory_is_written_read_changed_and_deleted(tmp_path: Path) -> N
         assert (await app.client.delete(path)).json()["erased"] == 1
         assert (await app.client.get(path)).status_code == 404
         await write(app, "I like tea")
-        told = (await app.ask("What tea do I like?")).finished["turn_id"]
+        turn_id = (await app.ask("What tea do I like?")).finished["turn_id"]
         await app.client.put("/memories/switch", json={"on": False})
-        gone = (await app.client.delete("/memories", params={"confirm": "all"})).json()
-        assert (gone["erased"], gone["left"]) == (2, 0)
-        assert (gone["proof"]["hits"], gone["proof"]["complete"]) == (0, True)
+        erasure = (await app.client.delete("/memories", params={"confirm": "all"})).json()
+        assert (erasure["erased"], erasure["left"]) == (2, 0)
+        assert (erasure["proof"]["hits"], erasure["proof"]["complete"]) == (0, True)
         assert {"memories", "conversations.prompt.parts.memory_ids"} <= {
-            place["place"] for place in gone["proof"]["searched"]
+            place["place"] for place in erasure["proof"]["searched"]
         }
-        assert (await app.client.get(f"/turns/{told}/memories")).json()["memories"] == []
+        assert (await app.client.get(f"/turns/{turn_id}/memories")).json()["memories"] == []
         receipts = (await app.client.get("/admin/receipts", params={"kind": "erasure"})).json()["receipts"]
-        assert receipts[0]["receipt_id"] == gone["receipt_id"]
+        assert receipts[0]["receipt_id"] == erasure["receipt_id"]
         assert receipts[0]["counts"] == {"memories": 2, "manifests": 1, "hits": 0}
         assert await listed(app) == []
         assert (await app.client.get("/memories")).json()["on"] is False
@@ -99,7 +99,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-async def test_a_bad_memory_is_422_and_nothing_is_kept(tmp_path: Path) -> None:
+async def test_a_bad_memory_is_422_and_nothing_is_stored(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "bad")) as app:
         for body, code in BAD:
             refused = await app.client.post("/memories", json=body)
@@ -107,7 +107,7 @@ async def test_a_bad_memory_is_422_and_nothing_is_kept(tmp_path: Path) -> None:
         assert await listed(app) == []
 
 
-async def test_another_owner_meets_nothing_on_any_route(tmp_path: Path) -> None:
+async def test_another_owner_gets_nothing_on_any_route(tmp_path: Path) -> None:
     """(e) Discriminates: a route that reads or writes by the id alone."""
     settings = settings_of(tmp_path, "strangers", server={"api_keys": ("alice", "bob")})
     async with open_app(settings) as app:
@@ -136,7 +136,7 @@ async def test_another_owner_meets_nothing_on_any_route(tmp_path: Path) -> None:
         assert await listed(app) == ["The user's name is Alice"]
 
 
-async def test_an_import_counts_what_is_new_known_broken_and_refused(tmp_path: Path) -> None:
+async def test_an_import_counts_new_known_broken_and_refused_lines(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "imported")) as app:
         await write(app, "The user's name is Alex")
         items: list[Any] = [{"content": f"Bee hive number {number}"} for number in range(900)]
@@ -163,7 +163,7 @@ async def test_an_import_counts_what_is_new_known_broken_and_refused(tmp_path: P
 
 @pytest.mark.parametrize("mode", ["references", "full"])
 async def test_a_deleted_memory_is_named_nowhere_and_its_proof_says_so(tmp_path: Path, mode: str) -> None:
-    """Discriminates: its id in the record of a prompt, in what it took the place of, in a second answer."""
+    """Discriminates: its id in the record of a prompt, in the memory that it replaced, in a second answer."""
     async with open_app(settings_of(tmp_path, f"deleted_{mode}")) as app:
         first = (await write(app, "The user's desk is 302")).json()["memory"]
         second = (await write(app, "The user's desk is 303")).json()["memory"]
@@ -184,7 +184,7 @@ async def test_a_deleted_memory_is_named_nowhere_and_its_proof_says_so(tmp_path:
         assert (await app.client.delete(path)).status_code == 404
 
 
-async def test_an_answer_under_way_names_a_deleted_memory_no_more_when_it_has_ended(tmp_path: Path) -> None:
+async def test_a_running_answer_no_longer_names_a_deleted_memory_when_it_has_ended(tmp_path: Path) -> None:
     """Discriminates: a record that is written after the proof, with the id in it."""
     model = scripted("好", 600.0, "的", record_as="late")
     async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
@@ -203,8 +203,9 @@ async def test_an_answer_under_way_names_a_deleted_memory_no_more_when_it_has_en
 
 
 @pytest.mark.full("reads and embeds ten thousand memories")
-async def test_of_ten_thousand_lines_the_good_ones_are_in(tmp_path: Path) -> None:
-    """Discriminates: an import that ends at the first broken line, or keeps a duplicate; one that is cut."""
+async def test_of_ten_thousand_lines_the_good_ones_are_imported(tmp_path: Path) -> None:
+    """Discriminates: an import that ends at the first broken line, or stores a duplicate; a truncated
+    import."""
     good: list[Any] = [
         {"content": f"Bee hive {number} stands in row {number % 97}"} for number in range(8_000)
     ]
@@ -224,7 +225,7 @@ async def test_of_ten_thousand_lines_the_good_ones_are_in(tmp_path: Path) -> Non
         assert too_many.status_code == 422
 
 
-async def test_the_switch_stops_recall_and_learning_and_keeps_what_is_there(tmp_path: Path) -> None:
+async def test_the_switch_stops_recall_and_learning_but_keeps_what_is_stored(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "switch")) as app:
         await write(app, "用户的名字是张三")
         assert (await app.client.put("/memories/switch", json={"on": False})).json() == {"on": False}
@@ -232,7 +233,7 @@ async def test_the_switch_stops_recall_and_learning_and_keeps_what_is_there(tmp_
         await app.ask("我叫什么？")
         assert lines_of("switch") == []
         await app.ask("我住在上海", knowledge="always")
-        await settled(app)
+        await idle(app)
         assert "关闭" in (await app.ask("记住：我喜欢茶")).answer
         assert await contents(app) == ["用户的名字是张三"]
         await app.client.put("/memories/switch", json={"on": True})
@@ -241,16 +242,16 @@ async def test_the_switch_stops_recall_and_learning_and_keeps_what_is_there(tmp_
 
 
 @pytest.mark.parametrize("what", ["turns", "sessions", "owner"])
-async def test_what_is_erased_takes_its_memories_with_the_proof(tmp_path: Path, what: str) -> None:
+async def test_erasing_content_erases_its_memories_with_proof(tmp_path: Path, what: str) -> None:
     """(f) Discriminates: a memory that stays, or a proof that does not look for it."""
     async with open_app(settings_of(tmp_path, f"erased_{what}")) as app:
-        said = await app.ask("我叫张三", knowledge="always")
-        commanded = await app.ask("/remember 我养蜜蜂", session_id=said.session_id)
-        await settled(app)
+        stated = await app.ask("我叫张三", knowledge="always")
+        commanded = await app.ask("/remember 我养蜜蜂", session_id=stated.session_id)
+        await idle(app)
         assert sorted(await contents(app)) == ["我养蜜蜂", "用户的名字是张三"]
         paths = {
-            "turns": [f"/turns/{each.finished['turn_id']}" for each in (said, commanded)],
-            "sessions": [f"/sessions/{said.session_id}"],
+            "turns": [f"/turns/{each.finished['turn_id']}" for each in (stated, commanded)],
+            "sessions": [f"/sessions/{stated.session_id}"],
             "owner": ["/admin/owners/local?confirm=local"],
         }
         for path in paths[what]:
@@ -264,21 +265,19 @@ async def test_what_is_erased_takes_its_memories_with_the_proof(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("outlives", [True, False])
-async def test_a_memory_outlives_its_expired_turn_only_where_that_is_allowed(
-    tmp_path: Path, outlives: bool
-) -> None:
+async def test_a_memory_outlives_its_expired_turn_only_if_allowed(tmp_path: Path, outlives: bool) -> None:
     settings = settings_of(tmp_path, "expired", conversation={"memory_outlives_turns": outlives})
     async with open_app(settings) as app:
-        said = await app.ask("我叫张三", knowledge="always")
-        await settled(app)
+        stated = await app.ask("我叫张三", knowledge="always")
+        await idle(app)
         old = {"created_us": 1_000_000_000_000_000}
-        await app.container.store.set_payload("conversations", old, points=[said.finished["turn_id"]])
+        await app.container.store.set_payload("conversations", old, points=[stated.finished["turn_id"]])
         report = await app.container.conversations.delete_old_conversations(30)
         assert report.deleted == 1
         assert await contents(app) == (["用户的名字是张三"] if outlives else [])
 
 
-async def test_memories_expire_by_a_limit_of_their_own(tmp_path: Path) -> None:
+async def test_memories_expire_by_their_own_limit(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "aged", conversation={"memory_expire_days": 30})
     async with open_app(settings) as app:
         old = (await write(app, "Bee hive number 1")).json()["memory"]["memory_id"]

@@ -1,4 +1,4 @@
-"""A conversation whose follow-up is warned of and rewritten, for tests."""
+"""A conversation whose follow-up gets warnings and is rewritten, for tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLLOW_UP = "Hmm, wieviel?"
 
 
 def settings(folder: Path, *script: str | float, rewrite: str = REWRITTEN) -> Settings:
-    """Nothing is ever good enough to be shown, and the reranker is away."""
+    """No passage is ever good enough to be shown, and the reranker is unreachable."""
     options = {"script": list(script or ("Fine.",)), "rewrite": [rewrite]}
     table = {"provider": "llama_index:tests.e2e.conversation.test_rewriting:RewritingLLM", "options": options}
     return make_settings(
@@ -66,7 +66,7 @@ async def replayed(app: App, turn_id: str, after: int = 0) -> Streamed:
 
 
 def notes(stream: Streamed, after: int = 0) -> list[tuple[int, dict[str, Any]]]:
-    """What was told beside the answer, with its number, after this one."""
+    """The notes beside the answer, each with its number, from after this number."""
     statuses = [frame for frame in stream.frames if frame.kind == "STATUS"]
     numbered = zip([number(frame) for frame in statuses], stream.statuses, strict=True)
     return [
@@ -80,11 +80,11 @@ def number(frame: Frame) -> int:
     return int(frame.event_id.rpartition(":")[2])
 
 
-async def speaking(app: App, turn_id: str) -> TurnRun:
-    """The turn, once its answer has begun."""
+async def wait_until_speaking(app: App, turn_id: str) -> TurnRun:
+    """Return the turn once its answer has begun."""
     for _ in range(500):
         run = app.container.running.get(turn_id)
         if run is not None and any(run.stream.layout):
             return run
-        await asyncio.sleep(0.01)  # between two looks
+        await asyncio.sleep(0.01)  # between two polls
     pytest.fail("the answer never began")

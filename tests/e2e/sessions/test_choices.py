@@ -1,4 +1,4 @@
-"""Which model answers a session's questions and how, where they do not say it; and how much it reads."""
+"""Which model answers a session's questions, and how, if they do not specify it; and how much it reads."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ async def choose(app: App, session_id: str, **choices: Any) -> dict[str, Any]:
     return response.json()  # type: ignore[no-any-return]
 
 
-async def test_a_session_chooses_and_a_request_that_says_otherwise_wins(
-    tmp_path: Path, stub: StubLLM
-) -> None:
-    """Discriminates: a default of the request's that beats the session's choice; one that is never undone."""
+async def test_a_session_has_choices_and_a_request_overrides_them(tmp_path: Path, stub: StubLLM) -> None:
+    """Discriminates: a default of the request that beats the session's choice; an override that is never
+    undone."""
     async with open_app(with_models(tmp_path, stub, "other")) as app:
         first = await app.ask("什么是父子链？")
         assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("m-default", 0.2)
@@ -70,7 +69,7 @@ async def test_a_session_chooses_and_a_request_that_says_otherwise_wins(
 async def test_thinking_tools_and_knowledge_of_a_session_reach_its_model(
     tmp_path: Path, stub: StubLLM
 ) -> None:
-    """Discriminates: a choice that is shown with the turn and changes nothing that is sent."""
+    """Discriminates: a choice that is shown with the turn but changes nothing that is sent."""
     table = {"provider": "openai", "base_url": stub.url, "model": "qwen3-8b", "context_window": 32_000}
     async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
         await app.add_text("fee.md", "# Fee\n\nThe lighthouse fee is nine ducats.\n")
@@ -95,11 +94,11 @@ async def last_choices(app: App) -> dict[str, Any]:
     return (await app.client.get("/sessions")).json()["choices"]  # type: ignore[no-any-return]
 
 
-async def test_the_choices_are_kept_for_their_session_and_what_is_left_open_elsewhere_is_the_servers(
+async def test_choices_are_kept_for_their_session_and_other_sessions_use_the_servers_defaults(
     tmp_path: Path, stub: StubLLM
 ) -> None:
-    """Discriminates: choices of this process; a new session of another client that begins with them, and so
-    answers a program's plain question with another model, warmer, or with tools."""
+    """Discriminates: choices of this process only; a new session of another client that begins with them, and
+    so answers a program's plain question with another model, at a higher temperature, or with tools."""
     async with open_app(with_models(tmp_path, stub, "other")) as app:
         older, newer = [(await app.ask(each)).session_id for each in ("一？", "二？")]
         await choose(app, older, model_id="other", temperature=1.5)
@@ -119,7 +118,7 @@ async def test_the_choices_are_kept_for_their_session_and_what_is_left_open_else
 
 
 async def test_the_list_names_what_its_owner_chose_last_in_any_session(tmp_path: Path, stub: StubLLM) -> None:
-    """Discriminates: another owner's; only those of the session changed last; what was taken back."""
+    """Discriminates: another owner's choices; only those of the session changed last; revoked ones."""
     keys = {"server": {"api_keys": ["mine", "others"]}}
     async with open_app(with_models(tmp_path, stub, "other", **keys)) as app:
         app.client.headers["authorization"] = "Bearer mine"
@@ -134,7 +133,7 @@ async def test_the_list_names_what_its_owner_chose_last_in_any_session(tmp_path:
         assert await last_choices(app) == {"temperature": 0.5}, "the model is no longer configured"
 
 
-async def test_a_choice_that_is_no_longer_configured_stops_no_question(tmp_path: Path, stub: StubLLM) -> None:
+async def test_a_choice_no_longer_configured_blocks_no_question(tmp_path: Path, stub: StubLLM) -> None:
     """Discriminates: a session that can never be asked in again."""
     async with open_app(with_models(tmp_path, stub, "other")) as app:
         session_id = (await app.ask("一？")).session_id
@@ -147,7 +146,7 @@ async def test_a_choice_that_is_no_longer_configured_stops_no_question(tmp_path:
 async def test_a_retry_is_the_same_request_whatever_the_session_chooses_meanwhile(
     tmp_path: Path, stub: StubLLM
 ) -> None:
-    """Discriminates: a fingerprint of the settled request, by which the retry is a conflict."""
+    """Discriminates: a fingerprint of the resolved request, by which the retry is a conflict."""
     async with open_app(with_models(tmp_path, stub, "other")) as app:
         session_id = (await app.ask("一？")).session_id
         asked = {"session_id": session_id, "turn_id": str(uuid.uuid4())}
@@ -157,7 +156,7 @@ async def test_a_retry_is_the_same_request_whatever_the_session_chooses_meanwhil
     assert (again.answer, len(stub.bodies)) == ("one two three", 2)
 
 
-async def test_a_choice_that_cannot_be_is_refused(tmp_path: Path, stub: StubLLM) -> None:
+async def test_an_impossible_choice_is_refused(tmp_path: Path, stub: StubLLM) -> None:
     async with open_app(with_models(tmp_path, stub)) as app:
         session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
         for field, value, status in (
@@ -180,7 +179,7 @@ async def window_of(app: App, model_id: str) -> int:
     return int(prompt.json()["window"])
 
 
-async def test_the_window_is_as_the_server_tells_and_the_answer_takes_its_share_of_it(tmp_path: Path) -> None:
+async def test_the_window_is_the_servers_and_the_answer_takes_its_share_of_it(tmp_path: Path) -> None:
     """Discriminates: 8,192 tokens sent to a model that reads 4,096; a configured window overruled."""
     with running_stub(StubLLM(models=[{"id": "qwen3-8b", "max_model_len": 4_096}])) as stub:
         table = {"provider": "openai", "model": "qwen3-8b", "base_url": stub.url, "max_tokens": 8_000}
@@ -211,10 +210,10 @@ NAMES = {"ollama": "qwen3:8b", "openrouter": "deepseek/deepseek-r1", "anthropic"
         ("anthropic", {f"/v1/models/{NAMES['anthropic']}": "anthropic"}, 1_000_000),
     ],
 )
-async def test_each_form_of_server_is_asked_for_its_window_and_sent_an_answers_share_of_it(
+async def test_each_kind_of_server_is_asked_for_its_window_and_sent_an_answers_share_of_it(
     tmp_path: Path, form: str, paths: dict[str, str], window: int
 ) -> None:
-    """Discriminates: what the table guesses of the model, where its server says otherwise."""
+    """Discriminates: the table's guess about the model, although its server says otherwise."""
     replies = {
         path: json.loads((CATALOGUES / f"{name}.json").read_text("utf-8")) for path, name in paths.items()
     }
@@ -232,7 +231,7 @@ async def test_each_form_of_server_is_asked_for_its_window_and_sent_an_answers_s
     assert [body["max_tokens"] for body in stub.bodies] == [window // 4]
 
 
-async def test_no_question_waits_for_a_server_that_is_slow_to_tell(tmp_path: Path) -> None:
+async def test_no_question_waits_for_a_server_that_is_slow_to_report_its_window(tmp_path: Path) -> None:
     with running_stub(StubLLM(models=[{"id": "m", "max_model_len": 4_096}], models_pause_s=5)) as stub:
         table = {"provider": "openai", "model": "m", "base_url": stub.url}
         async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:

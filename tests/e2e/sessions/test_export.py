@@ -1,4 +1,4 @@
-"""Conversations taken out: as JSON that comes back with nothing lost, and as Markdown to read."""
+"""Exported conversations: as JSON that is imported without loss, and as Markdown to read."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pytest_asyncio
 
 from tests.services.conversation.stores import TURNS
 from tests.support.servers.app import App, make_settings, open_app
-from tests.support.wire.copies import bring_in, exported, qa, tree, uid
+from tests.support.wire.copies import exported, import_session, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    """One for all: every test works in sessions of its own."""
+    """Shared: every test works in its own sessions."""
     async with open_app(make_settings(tmp_path_factory.mktemp("shared"))) as opened:
         yield opened
 
 
 def a_turn(turn_id: str, parent: str | None, **fields: Any) -> dict[str, Any]:
-    """All that a turn has, plain where `fields` say nothing."""
+    """Every field of a turn, with plain values unless `fields` say otherwise."""
     return {
         "turn_id": turn_id, "parent_turn_id": parent, "timestamp": "2024-01-02T00:00:00.000000Z",
         "thinking": "", "sources": [], "model_id": "big", "command": "", "token_count": 0,
@@ -36,7 +36,7 @@ def a_turn(turn_id: str, parent: str | None, **fields: Any) -> dict[str, Any]:
 
 
 def with_every_field() -> dict[str, Any]:
-    """A session as an export gives it, three turns with all that turns can have."""
+    """A session as an export contains it: three turns with every possible field."""
     root, left, right = uid(), uid(), uid()
     source = {"index": 2, "document_id": "d", "file_name": "a.md", "chunk_id": "c", "score": 0.25, "page": 3,
               "heading": "H", "char_start": 1, "char_end": 9, "key_passage": "text", "text": "the text",
@@ -84,19 +84,19 @@ def with_every_field() -> dict[str, Any]:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
-    """Discriminates: leaving any one field out of the export or of the import."""
+async def test_an_exported_session_is_imported_without_loss(app: App) -> None:
+    """Discriminates: leaving any single field out of the export or of the import."""
     fields = with_every_field()
-    await bring_in(app, **fields)
+    await import_session(app, **fields)
     first = await exported(app, fields["session_id"])
     assert first == fields
     assert (await app.client.delete(f"/sessions/{fields['session_id']}")).status_code == 200
-    await bring_in(app, **first)
+    await import_session(app, **first)
     assert await exported(app, fields["session_id"]) == fields
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_live_conversation_comes_back_as_it_was(app: App) -> None:
+async def test_a_live_conversation_is_imported_unchanged(app: App) -> None:
     await app.add_text("guide.md", "# Cleaning\nOld turns are removed every night at three.")
     asked = await app.ask("When are old turns removed?")
     await app.ask("And then?", session_id=asked.session_id, parent_turn_id=None)
@@ -106,24 +106,24 @@ async def test_a_live_conversation_comes_back_as_it_was(app: App) -> None:
     turns = [(await app.client.get(f"/turns/{node['turn_id']}")).json() for node in nodes]
     copy = await exported(app, asked.session_id)
     await app.client.delete(f"/sessions/{asked.session_id}")
-    await bring_in(app, **copy)
+    await import_session(app, **copy)
     assert (await app.client.get(f"/sessions/{asked.session_id}")).json() == session
     for turn in turns:
         assert (await app.client.get(f"/turns/{turn['turn_id']}")).json() == turn
 
 
-async def test_a_turn_whose_parent_was_erased_comes_back_as_the_root_it_reads_as(app: App) -> None:
-    imported = await bring_in(app, turns=[qa("one"), qa("two"), qa("three")])
+async def test_a_turn_whose_parent_was_erased_is_imported_as_the_root_it_is_shown_as(app: App) -> None:
+    imported = await import_session(app, turns=[qa("one"), qa("two"), qa("three")])
     await app.client.delete(f"/turns/{imported['turns'][0]}")
     copy = await exported(app, imported["session_id"])
     await app.client.delete(f"/sessions/{imported['session_id']}")
-    await bring_in(app, **copy)
+    await import_session(app, **copy)
     assert [turn["parent_turn_id"] for turn in copy["turns"]] == [None, imported["turns"][1]]
 
 
-async def test_a_turn_that_cannot_be_read_is_left_out_and_the_rest_comes_back(app: App) -> None:
-    """Discriminates: exporting the parent as it is stored."""
-    imported = await bring_in(app, turns=[qa("one"), qa("two"), qa("three")])
+async def test_an_unreadable_turn_is_left_out_and_the_rest_is_imported(app: App) -> None:
+    """Discriminates: exporting the parent as stored."""
+    imported = await import_session(app, turns=[qa("one"), qa("two"), qa("three")])
     first, broken, last = imported["turns"]
     await app.container.store.set_payload(TURNS, {"user_query": None}, points=[broken])
     copy = await exported(app, imported["session_id"])
@@ -132,10 +132,10 @@ async def test_a_turn_that_cannot_be_read_is_left_out_and_the_rest_comes_back(ap
         (last, first),
     ]
     await app.client.delete(f"/sessions/{imported['session_id']}")
-    await bring_in(app, **copy)
+    await import_session(app, **copy)
 
 
-async def test_the_markdown_reads_from_the_newest_branch_to_the_others(app: App) -> None:
+async def test_the_markdown_goes_from_the_newest_branch_to_the_others(app: App) -> None:
     ids = [uid() for _ in range(4)]
     turns = [
         qa("one", turn_id=ids[0]),
@@ -143,7 +143,7 @@ async def test_the_markdown_reads_from_the_newest_branch_to_the_others(app: App)
         qa("aside", turn_id=ids[2], parent_turn_id=ids[0], status="cancelled"),
         qa("three", turn_id=ids[3], parent_turn_id=ids[1]),
     ]
-    imported = await bring_in(app, title="My # title", turns=turns)
+    imported = await import_session(app, title="My # title", turns=turns)
     response = await app.client.get(f"/sessions/{imported['session_id']}/export?format=md")
     text = response.text
     assert response.headers["content-type"] == "text/markdown; charset=utf-8"
@@ -173,7 +173,7 @@ async def test_the_markdown_reads_from_the_newest_branch_to_the_others(app: App)
     ],
 )
 async def test_the_file_is_named_after_the_title_safely(app: App, title: str, name: str) -> None:
-    imported = await bring_in(app, title=title, turns=[qa()])
+    imported = await import_session(app, title=title, turns=[qa()])
     response = await app.client.get(f"/sessions/{imported['session_id']}/export?format=json")
     disposition = response.headers["content-disposition"]
     assert re.fullmatch(r"attachment; filename=\"[\w.-]+\"; filename\*=UTF-8''[\w.%~-]+", disposition)

@@ -1,4 +1,4 @@
-"""What a reader says of an answer: kept with the turn, and gone with it."""
+"""A reader's feedback on an answer: stored with the turn, and deleted with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from core.conversation.turns import TurnStatus
 from tests.support.servers.app import App, make_settings, open_app, scripted
-from tests.support.wire.copies import bring_in, exported, uid
+from tests.support.wire.copies import exported, import_session, uid
 
 
 async def rate(client: httpx.AsyncClient, turn_id: str, key: str = "", **body: Any) -> httpx.Response:
@@ -23,8 +23,8 @@ async def read(app: App, turn_id: str) -> dict[str, Any]:
     return turn
 
 
-async def test_feedback_is_given_replaced_and_taken_back_and_nothing_else_changes(app: App) -> None:
-    """Discriminates: writing the turn anew without its texts or its vectors."""
+async def test_feedback_is_given_replaced_and_withdrawn_and_nothing_else_changes(app: App) -> None:
+    """Discriminates: rewriting the turn without its texts or its vectors."""
     turn_id = (await app.ask("What is this?")).finished["turn_id"]
     before = await read(app, turn_id)
     assert "feedback" not in before
@@ -45,19 +45,19 @@ async def test_feedback_is_given_replaced_and_taken_back_and_nothing_else_change
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_feedback_is_in_the_copy_and_comes_back_with_it(app: App) -> None:
+async def test_feedback_is_in_the_export_and_is_imported_with_it(app: App) -> None:
     asked = await app.ask("What is this?")
     await rate(app.client, asked.finished["turn_id"], rating="up", comment="good")
     copy = await exported(app, asked.session_id)
     assert copy["turns"][0]["feedback"] == {"rating": "up", "comment": "good"}
     assert (await app.client.delete(f"/sessions/{asked.session_id}")).status_code == 200
     assert (await rate(app.client, asked.finished["turn_id"], rating="up")).status_code == 404
-    await bring_in(app, **copy)
+    await import_session(app, **copy)
     assert await exported(app, asked.session_id) == copy
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_somebody_elses_turn_answers_as_unknown(tmp_path: Path) -> None:
+async def test_another_owners_turn_answers_as_unknown(tmp_path: Path) -> None:
     """Discriminates: rating without comparing the owner."""
     async with open_app(make_settings(tmp_path, server={"api_keys": ["mine", "other"]})) as app:
         asked = await app.client.post(
@@ -74,10 +74,10 @@ async def test_somebody_elses_turn_answers_as_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_an_answer_still_to_come_cannot_be_rated_and_one_given_anew_has_not_been(
+async def test_a_running_answer_cannot_be_rated_and_a_regenerated_one_has_no_rating(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: feedback that the end of the turn would write over; an old one beside a new answer."""
+    """Discriminates: feedback that the end of the turn would overwrite; an old rating beside a new answer."""
     async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("so")}})) as app:
         turn_id = (await app.ask("Why?", turn_id=uid())).finished["turn_id"]
         turns = app.container.conversations.turns
@@ -103,7 +103,7 @@ async def test_an_answer_still_to_come_cannot_be_rated_and_one_given_anew_has_no
     ],
 )
 async def test_bad_feedback_is_refused(app: App, body: dict[str, Any], field: str) -> None:
-    turn_id = (await bring_in(app, turns=[{"question": "Why?"}]))["turns"][0]
+    turn_id = (await import_session(app, turns=[{"question": "Why?"}]))["turns"][0]
     refused = await rate(app.client, turn_id, **body)
     assert refused.status_code == 422
     assert field in refused.json()["error"]["message"]

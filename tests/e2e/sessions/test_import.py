@@ -1,4 +1,4 @@
-"""Conversations brought in: every form that is accepted, and each mistake refused by its place."""
+"""Imported conversations: every accepted form, and each mistake refused by its position."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from routes.errors import MAX_BODY_BYTES
 from tests.services.conversation.stores import SESSIONS, TURNS
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import App, make_settings, open_app, scripted
-from tests.support.wire.copies import IMPORT, branch, bring_in, qa, tree, uid
+from tests.support.wire.copies import IMPORT, branch, import_session, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    """One for all: every test works in sessions of its own."""
+    """Shared: every test works in its own sessions."""
     async with open_app(make_settings(tmp_path_factory.mktemp("shared"))) as opened:
         yield opened
 
 
 async def refused(app: App, status: int, **body: Any) -> str:
-    """Send it; nothing may be stored. Gives the message."""
+    """Send it; nothing may be stored. Returns the message."""
     before = [(await app.container.store.count(name)).count for name in (TURNS, SESSIONS)]
     response = await app.client.post(IMPORT, json=body)
     assert response.status_code == status, response.text
@@ -46,7 +46,7 @@ async def test_turns_follow_each_other_unless_they_name_a_parent(app: App) -> No
         qa("four", parent_turn_id=other),
         qa("late parent", parent_turn_id=first, turn_id=other),
     ]
-    imported = await bring_in(app, turns=turns)
+    imported = await import_session(app, turns=turns)
     ids = imported["turns"]
     nodes = await tree(app, imported["session_id"])
     assert [node["turn_id"] for node in nodes] == ids
@@ -57,13 +57,13 @@ async def test_turns_follow_each_other_unless_they_name_a_parent(app: App) -> No
 
 async def test_times_of_any_zone_are_kept_and_missing_ones_are_a_second_apart_in_order(app: App) -> None:
     """Discriminates: giving every turn without a time the time of the import."""
-    timed = await bring_in(app, turns=[qa(timestamp="2024-02-29T23:59:59.123456+08:00"), qa()])
+    timed = await import_session(app, turns=[qa(timestamp="2024-02-29T23:59:59.123456+08:00"), qa()])
     turns = await branch(app, timed["session_id"])
     assert [turn["timestamp"] for turn in turns] == [
         "2024-02-29T15:59:59.123456Z",
         "2024-02-29T16:00:00.123456Z",
     ]
-    untimed = await bring_in(app, turns=[qa("a"), qa("b"), qa("c")])
+    untimed = await import_session(app, turns=[qa("a"), qa("b"), qa("c")])
     turns = await branch(app, untimed["session_id"])
     assert [turn["question"] for turn in turns] == ["a", "b", "c"]
     assert len({turn["timestamp"] for turn in turns}) == 3
@@ -76,7 +76,7 @@ async def test_messages_in_openais_form_become_turns_and_the_system_message_the_
         {"role": "user", "content": "Anybody?"},
         {"role": "assistant", "content": "Arr."},
     ]
-    imported = await bring_in(app, messages=messages)
+    imported = await import_session(app, messages=messages)
     session = (await app.client.get(f"/sessions/{imported['session_id']}")).json()
     turns = await branch(app, imported["session_id"])
     assert session["persona"]["text"] == "You are a pirate."
@@ -86,7 +86,7 @@ async def test_messages_in_openais_form_become_turns_and_the_system_message_the_
     ]  # fmt: skip
 
 
-async def test_messages_copied_from_a_reply_are_taken_as_they_are(app: App) -> None:
+async def test_messages_copied_from_a_reply_are_accepted_unchanged(app: App) -> None:
     """Discriminates: refusing a message's other fields, its text in parts, or the role developer."""
     parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo?"}]
     unset = dict.fromkeys(("refusal", "audio", "tool_calls", "function_call"))
@@ -95,14 +95,14 @@ async def test_messages_copied_from_a_reply_are_taken_as_they_are(app: App) -> N
         {"role": "user", "name": "eve", "content": parts},
         {"role": "assistant", "content": "Arr.", "annotations": [], **unset},
     ]
-    imported = await bring_in(app, messages=messages)
+    imported = await import_session(app, messages=messages)
     session = (await app.client.get(f"/sessions/{imported['session_id']}")).json()
     turns = await branch(app, imported["session_id"])
     assert session["persona"]["text"] == "You are a pirate."
     assert [(turn["question"], turn["answer"]) for turn in turns] == [("Hello?", "Arr.")]
 
 
-async def test_what_is_refused_is_said_in_characters_and_without_a_librarys_prefix(app: App) -> None:
+async def test_refusals_count_in_characters_and_have_no_library_prefix(app: App) -> None:
     """Discriminates: pydantic's own words for a limit behind a validator, and for a ValueError."""
     assert await refused(app, 422, turns=[qa()], title="x" * 201) == (
         "title: 201 characters, at most 200 are allowed"
@@ -117,8 +117,8 @@ async def test_what_is_refused_is_said_in_characters_and_without_a_librarys_pref
     )
 
 
-async def test_lone_surrogates_become_replacement_characters_wherever_they_stand(app: App) -> None:
-    """Discriminates: any one text that is stored as it came."""
+async def test_lone_surrogates_become_replacement_characters_wherever_they_are(app: App) -> None:
+    """Discriminates: any single text that is stored unchanged."""
     bad = "a\\ud800"
     body = {
         "title": bad,
@@ -136,17 +136,17 @@ async def test_lone_surrogates_become_replacement_characters_wherever_they_stand
         assert copy.text.count("a\ufffd") == {"md": 7, "json": 11}[form]
 
 
-async def test_an_imported_conversation_goes_on_and_is_told_to_the_model(tmp_path: Path) -> None:
+async def test_an_imported_conversation_continues_and_is_sent_to_the_model(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("ok", record_as="imported")}})
     async with open_app(settings) as app:
-        imported = await bring_in(app, turns=[qa("The parrot is called Otto.", "Noted.")])
+        imported = await import_session(app, turns=[qa("The parrot is called Otto.", "Noted.")])
         turn = await app.ask("What is its name?", session_id=imported["session_id"])
     assert turn.finished["parent_turn_id"] == imported["turns"][0]
     assert "The parrot is called Otto." in [content for _, content in RECORDED["imported"][-1]]
 
 
-async def test_a_line_that_nobody_answered_is_kept_and_found(tmp_path: Path) -> None:
-    """One voice of a chat, line by line. Discriminates: words only for turns that have an answer."""
+async def test_an_unanswered_line_is_kept_and_searchable(tmp_path: Path) -> None:
+    """One voice of a chat, line by line. Discriminates: words indexed only for turns that have an answer."""
     settings = make_settings(
         tmp_path,
         models={"llms": {"default": scripted("noted", record_as="lines")}},
@@ -154,7 +154,7 @@ async def test_a_line_that_nobody_answered_is_kept_and_found(tmp_path: Path) -> 
     )
     async with open_app(settings) as app:
         lines = [qa("The parrot is called Otto.", ""), *(qa(f"Line {n} of the day.", "") for n in range(4))]
-        imported = await bring_in(app, turns=lines)
+        imported = await import_session(app, turns=lines)
         await app.ask("What is the parrot called?", session_id=imported["session_id"])
     assert "The parrot is called Otto." in [content for _, content in RECORDED["lines"][-1]][1]
 
@@ -183,7 +183,7 @@ async def test_a_line_that_nobody_answered_is_kept_and_found(tmp_path: Path) -> 
                       "created_at": "2024-01-01T00:00:00Z"}}, "summary"),
     ],
 )  # fmt: skip
-async def test_a_bad_turn_is_refused_by_its_place(app: App, turn: dict[str, Any], field: str) -> None:
+async def test_a_bad_turn_is_refused_by_its_position(app: App, turn: dict[str, Any], field: str) -> None:
     message = await refused(app, 422, turns=[qa(), {**qa(), **turn}])
     assert f"turns.1.{field}" in message
     assert len(message) < 500
@@ -198,9 +198,9 @@ async def test_parents_that_form_a_cycle_are_refused(app: App) -> None:
     assert "turns.1.parent_turn_id" in await refused(app, 422, turns=turns)
 
 
-async def test_ids_that_are_there_already_are_refused(app: App) -> None:
+async def test_ids_that_already_exist_are_refused(app: App) -> None:
     session_id, turn_id = uid(), uid()
-    await bring_in(app, session_id=session_id, turns=[qa(turn_id=turn_id)])
+    await import_session(app, session_id=session_id, turns=[qa(turn_id=turn_id)])
     assert "session_id" in await refused(app, 409, session_id=session_id, turns=[qa()])
     assert "turns.1.turn_id" in await refused(app, 409, turns=[qa(), qa(turn_id=turn_id)])
     assert "turns.1.turn_id" in await refused(
@@ -247,7 +247,7 @@ async def test_a_bad_body_is_refused(app: App, body: dict[str, Any], field: str)
     assert field in await refused(app, 422, **body)
 
 
-async def test_more_turns_than_allowed_and_bodies_that_are_no_json_are_refused(app: App) -> None:
+async def test_too_many_turns_and_bodies_that_are_not_json_are_refused(app: App) -> None:
     await refused(app, 422, turns=[qa("q", "a")] * 20_001)
     json_type = {"content-type": "application/json"}
     for content, status in ((b"[]", 400), (b'{"turns": [', 400), (b'{"turns": [NaN]}', 400), (b"\xff", 400)):
@@ -262,5 +262,5 @@ async def test_a_body_may_be_as_long_as_an_upload_and_no_longer(tmp_path: Path) 
     settings = make_settings(tmp_path, server={"max_upload_bytes": 2 * MAX_BODY_BYTES})
     long = [qa("x" * 10_000) for _ in range(MAX_BODY_BYTES // 10_000)]
     async with open_app(settings) as app:
-        await bring_in(app, turns=long)
+        await import_session(app, turns=long)
         assert (await app.client.post(IMPORT, json={"turns": long * 2})).status_code == 413

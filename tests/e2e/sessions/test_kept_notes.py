@@ -1,4 +1,5 @@
-"""What a turn's stream told beside the answer is kept with the turn: warnings, and the rewritten question."""
+"""The notes that a turn's stream carried beside the answer are stored with the turn: warnings, and the
+rewritten question."""
 
 from __future__ import annotations
 
@@ -10,15 +11,24 @@ import pytest
 
 from core.conversation.turns import TurnStatus
 from tests.e2e.conversation.test_rewriting import REWRITTEN
-from tests.e2e.sessions.kept_notes import WARNED, notes, number, read, replayed, settings, speaking, talk
+from tests.e2e.sessions.kept_notes import (
+    WARNED,
+    notes,
+    number,
+    read,
+    replayed,
+    settings,
+    talk,
+    wait_until_speaking,
+)
 from tests.support.servers.app import App, open_app
-from tests.support.wire.copies import IMPORT, branch, bring_in, exported, qa, uid
+from tests.support.wire.copies import IMPORT, branch, exported, import_session, qa, uid
 
 NOTES = ("warnings", "rewritten_question")
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_a_turn_says_what_its_stream_told_beside_the_answer(tmp_path: Path) -> None:
+async def test_a_stored_turn_has_the_notes_of_its_stream(tmp_path: Path) -> None:
     """Discriminates: a turn stored without one of them; the question of another turn."""
     async with open_app(settings(tmp_path)) as app:
         streamed = await talk(app)
@@ -35,8 +45,8 @@ async def test_a_turn_says_what_its_stream_told_beside_the_answer(tmp_path: Path
         assert await read(app, streamed.second) == stored
 
 
-async def test_an_answer_in_one_object_tells_them_too(tmp_path: Path) -> None:
-    """Discriminates: leaving out what is no part of the answer."""
+async def test_an_answer_as_one_object_has_the_notes_too(tmp_path: Path) -> None:
+    """Discriminates: leaving out what is not part of the answer."""
     async with open_app(settings(tmp_path)) as app:
         streamed = await talk(app)
         asked = {"session_id": streamed.session_id, "parent_turn_id": streamed.first, "stream": False}
@@ -47,8 +57,8 @@ async def test_an_answer_in_one_object_tells_them_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_what_a_warning_counts_is_kept_with_it(tmp_path: Path) -> None:
-    """Discriminates: keeping the code and the message alone."""
+async def test_the_count_in_a_warning_is_stored_with_it(tmp_path: Path) -> None:
+    """Discriminates: storing only the code and the message."""
     async with open_app(settings(tmp_path)) as app:
         streamed = await talk(app)
         await app.container.conversations.turns.set_payload({"user_query": None}, [streamed.first])
@@ -60,8 +70,8 @@ async def test_what_a_warning_counts_is_kept_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_replay_tells_them_under_the_numbers_they_had(tmp_path: Path) -> None:
-    """Discriminates: a replay without them; one that tells them to a reader who has seen them."""
+async def test_a_replay_sends_the_notes_under_their_numbers(tmp_path: Path) -> None:
+    """Discriminates: a replay without them; a replay that sends them to a reader who has seen them."""
     async with open_app(settings(tmp_path, "<think>hm</think>", "One\n\ntwo")) as app:
         streamed = await talk(app)
         assert len(notes(streamed.live)) == 2
@@ -74,7 +84,7 @@ async def test_a_replay_tells_them_under_the_numbers_they_had(tmp_path: Path) ->
         assert (await replayed(app, streamed.second)).answer == streamed.live.answer
 
 
-async def test_a_turn_that_was_told_nothing_has_neither(app: App) -> None:
+async def test_a_turn_without_notes_has_neither_field(app: App) -> None:
     asked = await app.ask("What is this?")
     turn_id = asked.finished["turn_id"]
     assert not {*NOTES} & (await read(app, turn_id)).keys()
@@ -86,17 +96,17 @@ async def test_a_turn_that_was_told_nothing_has_neither(app: App) -> None:
     ("script", "status"),
     [(("half", 30.0), "cancelled"), (("half", 30.0), "interrupted"), (("half", "!"), "failed")],
 )
-async def test_a_turn_that_was_cut_keeps_what_was_told_until_then(
+async def test_a_turn_that_was_cut_keeps_the_notes_up_to_then(
     tmp_path: Path, script: tuple[str | float, ...], status: str
 ) -> None:
-    """Discriminates: keeping it only at a whole answer's end."""
+    """Discriminates: storing them only at the end of a complete answer."""
     async with open_app(settings(tmp_path)) as app:
         streamed = await talk(app)
     turn_id = uid()
     async with open_app(settings(tmp_path, *script)) as app:
         asking = asyncio.create_task(app.ask("Hm?", session_id=streamed.session_id, turn_id=turn_id))
         if status != "failed":
-            (await speaking(app, turn_id)).cut(TurnStatus(status))
+            (await wait_until_speaking(app, turn_id)).cut(TurnStatus(status))
         live = await asking
         stored = await read(app, turn_id)
         assert stored["status"] == live.finished["status"] == status
@@ -106,19 +116,19 @@ async def test_a_turn_that_was_cut_keeps_what_was_told_until_then(
         await app.container.conversations.turns.set_payload({"warnings": [WARNED] * 3}, [turn_id])
         again = await app.ask("Hm?", session_id=streamed.session_id, turn_id=turn_id)
         assert again.answer == "whole"
-        assert (await read(app, turn_id))["warnings"] == [WARNED]  # those of the second run
+        assert (await read(app, turn_id))["warnings"] == [WARNED]  # the notes of the second run
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_they_are_in_the_copy_and_come_back_with_it(tmp_path: Path) -> None:
-    """Discriminates: leaving one out of the export, the import, or the replay of what was brought in."""
+async def test_the_notes_are_exported_and_imported(tmp_path: Path) -> None:
+    """Discriminates: leaving one out of the export, the import, or the replay of the imported turn."""
     async with open_app(settings(tmp_path)) as app:
         streamed = await talk(app)
         turns = [await read(app, turn_id) for turn_id in (streamed.first, streamed.second)]
         copy = await exported(app, streamed.session_id)
         assert copy["turns"][1]["rewritten_question"] == {"text": REWRITTEN, "turn_ids": [streamed.first]}
         await app.client.delete(f"/sessions/{streamed.session_id}")
-        await bring_in(app, **copy)
+        await import_session(app, **copy)
         assert await exported(app, streamed.session_id) == copy
         assert [await read(app, turn_id) for turn_id in (streamed.first, streamed.second)] == turns
         again = await replayed(app, streamed.second)
@@ -141,13 +151,13 @@ async def test_they_are_in_the_copy_and_come_back_with_it(tmp_path: Path) -> Non
         ({"rewritten_question": "How?"}, "rewritten_question"),
     ],
 )
-async def test_notes_that_nobody_was_told_are_not_imported(app: App, bad: Any, field: str) -> None:
+async def test_notes_that_no_stream_sends_are_not_imported(app: App, bad: Any, field: str) -> None:
     response = await app.client.post(IMPORT, json={"turns": [qa(**bad)]})
     assert (response.status_code, field in response.json()["error"]["message"]) == (422, True), response.text
 
 
-async def test_a_question_rewritten_with_turns_that_are_not_brought_along_is_refused(app: App) -> None:
-    """Discriminates: words of a turn that nobody could trace to them."""
+async def test_a_question_rewritten_with_turns_that_are_not_imported_with_it_is_refused(app: App) -> None:
+    """Discriminates: words of a turn that nobody could trace to it."""
     fields = {"text": "How?", "turn_ids": [uid()]}
     response = await app.client.post(IMPORT, json={"turns": [qa(rewritten_question=fields)]})
     assert response.status_code == 422
@@ -156,7 +166,7 @@ async def test_a_question_rewritten_with_turns_that_are_not_brought_along_is_ref
     )
 
 
-async def test_damaged_notes_are_not_worth_losing_the_turn_for(app: App) -> None:
+async def test_damaged_notes_do_not_lose_the_turn(app: App) -> None:
     asked = await app.ask("What is this?")
     turns, turn_id = app.container.conversations.turns, asked.finished["turn_id"]
     for damaged in ("x", [1, "x"], [{"message": "no code"}], [{"code": "a", "counts": {"turns": "many"}}]):

@@ -1,4 +1,5 @@
-"""A rewritten question has the words of earlier turns, so it goes with them; it is read past the proof."""
+"""A rewritten question contains words of earlier turns, so it is erased with them; read without the proof's
+code."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from qdrant_client import models
 
 from tests.e2e.admin.test_erasure import clean, erased, where
-from tests.e2e.sessions.kept_notes import WARNED, read, settings, speaking, talk
+from tests.e2e.sessions.kept_notes import WARNED, read, settings, talk, wait_until_speaking
 from tests.support.servers.app import open_app
 from tests.support.wire.copies import exported, uid
 
@@ -19,8 +20,8 @@ SENTENCE = "The team plan costs 300 yuan a month for ten seats."
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_it_goes_with_the_turn_that_it_was_made_of_and_not_with_another(tmp_path: Path) -> None:
-    """Discriminates: a question that stays; one that goes with any turn; warnings that go with it."""
+async def test_it_is_erased_with_the_turn_that_it_was_made_from_and_not_with_another(tmp_path: Path) -> None:
+    """Discriminates: a question that stays; one erased with any turn; warnings erased with it."""
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:
         streamed = await talk(app, SECRET)
         beside = await app.ask("Another beginning.", session_id=streamed.session_id, parent_turn_id=None)
@@ -38,8 +39,8 @@ async def test_it_goes_with_the_turn_that_it_was_made_of_and_not_with_another(tm
 
 
 @pytest.mark.slow("opens the application more than once")
-async def test_it_goes_by_reference_too_and_after_its_turn_was_lost(tmp_path: Path) -> None:
-    """Discriminates: a session that is looked up by the turn that is gone."""
+async def test_it_is_erased_by_reference_too_and_after_its_turn_was_lost(tmp_path: Path) -> None:
+    """Discriminates: a session that is looked up by the deleted turn."""
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:
         streamed = await talk(app)
         third = await app.ask("Hm?", session_id=streamed.session_id, parent_turn_id=streamed.second)
@@ -52,8 +53,8 @@ async def test_it_goes_by_reference_too_and_after_its_turn_was_lost(tmp_path: Pa
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_the_same_words_of_another_conversation_are_no_trace(tmp_path: Path) -> None:
-    """Discriminates: a proof that calls them a trace, which no erasure could mend."""
+async def test_the_same_words_in_another_conversation_are_not_a_trace(tmp_path: Path) -> None:
+    """Discriminates: a proof that calls them a trace, which no erasure could remove."""
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:
         other, streamed = await talk(app), await talk(app, SECRET)
         assert clean((await erased(app, f"/turns/{streamed.first}", proof="full"))["proof"])
@@ -61,7 +62,7 @@ async def test_the_same_words_of_another_conversation_are_no_trace(tmp_path: Pat
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_one_that_is_being_answered_is_cleaned_when_it_ends(tmp_path: Path) -> None:
+async def test_a_rewritten_question_being_answered_is_cleaned_when_it_ends(tmp_path: Path) -> None:
     """Discriminates: no cleaning of late answers."""
     async with open_app(settings(tmp_path, "One", 0.5, "two", rewrite=SECRET)) as app:
         streamed = await talk(app, SECRET)
@@ -69,7 +70,7 @@ async def test_one_that_is_being_answered_is_cleaned_when_it_ends(tmp_path: Path
         asking = asyncio.create_task(
             app.ask("Hm?", session_id=streamed.session_id, parent_turn_id=streamed.first, turn_id=late)
         )
-        await speaking(app, late)
+        await wait_until_speaking(app, late)
         assert (await erased(app, f"/turns/{streamed.first}"))["proof"]["complete"] is False
         await asking
         await app.container.sessions.erasure.close()
@@ -77,8 +78,8 @@ async def test_one_that_is_being_answered_is_cleaned_when_it_ends(tmp_path: Path
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_one_that_says_a_sentence_of_a_document_goes_with_the_document(tmp_path: Path) -> None:
-    """Discriminates: a question that is no place to look in; a hit that no erasure can mend."""
+async def test_one_that_repeats_a_sentence_of_a_document_is_erased_with_the_document(tmp_path: Path) -> None:
+    """Discriminates: a question that is not searched; a hit that no erasure can remove."""
     async with open_app(settings(tmp_path, rewrite=f"Is it true? {SENTENCE}")) as app:
         streamed = await talk(app)
         assert SENTENCE in (await read(app, streamed.second))["rewritten_question"]
@@ -90,7 +91,7 @@ async def test_one_that_says_a_sentence_of_a_document_goes_with_the_document(tmp
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_session_takes_its_own_along(tmp_path: Path) -> None:
+async def test_erasing_a_session_erases_its_rewritten_questions(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:
         streamed = await talk(app)
         body = await erased(app, f"/sessions/{streamed.session_id}", proof="full")

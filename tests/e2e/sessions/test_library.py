@@ -53,7 +53,7 @@ async def test_a_folder_is_a_module_a_file_a_batch_and_a_heading_an_item(app: Ap
     assert templates == {"templates": [{**ITEM, "module": "客服", "batch_name": "人设"}]}
 
 
-async def test_what_is_not_there_is_unknown_and_no_path_leads_out(app: App, tmp_path: Path) -> None:
+async def test_what_does_not_exist_is_unknown_and_no_path_leads_outside(app: App, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("# key\nhidden", "utf-8")
     for path in ("/library/x", "/library/客服/x", "/library/%2e%2e/secret", "/library/..%2f/secret"):
         response = await app.client.get(path)
@@ -63,8 +63,8 @@ async def test_what_is_not_there_is_unknown_and_no_path_leads_out(app: App, tmp_
     assert refused["error"]["code"] == "unknown_library"
 
 
-async def test_a_changed_file_is_read_again_without_a_restart(app: App, tmp_path: Path) -> None:
-    """Discriminates: a library that is read once."""
+async def test_a_changed_file_is_reread_without_a_restart(app: App, tmp_path: Path) -> None:
+    """Discriminates: a library that is read only once."""
     folder = tmp_path / "library" / "客服"
     (folder / "人设.md").write_text("# 新的\n内容", "utf-8")
     (folder / "更多.csv").write_bytes("标题,内容\n甲,乙\n".encode("gb18030"))
@@ -75,14 +75,14 @@ async def test_a_changed_file_is_read_again_without_a_restart(app: App, tmp_path
     assert [each["batch_name"] for each in (await read(app, "/library/客服"))["batches"]] == ["更多"]
 
 
-async def test_a_file_that_cannot_be_kept_is_refused_as_such(app: App, tmp_path: Path) -> None:
-    """Discriminates: 500 `internal`, on a full disk, too."""
+async def test_a_file_that_cannot_be_stored_is_refused_as_such(app: App, tmp_path: Path) -> None:
+    """Discriminates: 500 `internal`, even on a full disk."""
     (tmp_path / "library" / "notes").touch()
     response = await app.client.put("/library/notes/a.md", content=b"# a\nb")
     assert (response.status_code, response.json()["error"]["code"]) == (503, "store_unavailable")
 
 
-async def test_bad_files_are_named_in_a_line_and_take_nothing_else_away(app: App, tmp_path: Path) -> None:
+async def test_bad_files_are_reported_in_a_line_and_affect_nothing_else(app: App, tmp_path: Path) -> None:
     library, outside = tmp_path / "library", tmp_path / "outside"
     outside.mkdir()
     (outside / "a.md").write_text("# a\nhidden", "utf-8")
@@ -118,7 +118,7 @@ async def test_bad_files_are_named_in_a_line_and_take_nothing_else_away(app: App
     assert str(tmp_path) not in problems
 
 
-async def test_an_uploaded_batch_is_there_and_another_takes_its_place(app: App, tmp_path: Path) -> None:
+async def test_an_uploaded_batch_is_listed_and_another_replaces_it(app: App, tmp_path: Path) -> None:
     put = await app.client.put("/library/日常/周报.md", content="# 周报\n总结{项目}。")
     assert (put.status_code, put.json()) == (201, {"batch_name": "周报", "items": 1})
     again = await app.client.put("/library/日常/周报.json", content='{"a": "b", "c": "d"}')
@@ -133,7 +133,7 @@ async def test_an_uploaded_batch_is_there_and_another_takes_its_place(app: App, 
     assert not (tmp_path / "library" / "日常").exists()
 
 
-async def test_an_upload_that_could_not_be_read_writes_nothing(app: App, tmp_path: Path) -> None:
+async def test_an_unreadable_upload_writes_nothing(app: App, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "library" / "out").symlink_to(tmp_path / "outside")
     for path, content, status in (
@@ -165,8 +165,8 @@ async def test_everybody_reads_and_an_operator_writes(tmp_path: Path) -> None:
         assert (await app.client.get("/library/m/a", headers=OWN)).status_code == 200
 
 
-async def test_a_persona_keeps_the_item_it_is_from_and_its_id_when_replaced(app: App) -> None:
-    """Discriminates: an origin that an export, or a change of the text, loses."""
+async def test_a_persona_keeps_its_source_item_and_its_id_when_replaced(app: App) -> None:
+    """Discriminates: a source that is lost by an export, or by a change of the text."""
     session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
     path = f"/sessions/{session_id}/persona"
     origin = {"batch_name": "人设", "item": "售前"}
@@ -186,14 +186,14 @@ async def test_a_persona_keeps_the_item_it_is_from_and_its_id_when_replaced(app:
     assert {name: restored[name] for name in origin} == origin
 
 
-async def test_a_folder_that_is_none_stops_the_start(tmp_path: Path) -> None:
+async def test_a_path_that_is_not_a_folder_aborts_the_start(tmp_path: Path) -> None:
     settings = make_settings(tmp_path / "data", store={"library_dir": tmp_path / "nowhere"})
     with pytest.raises(StartRefusedError, match="LIBRARY_DIR"):
         async with open_app(settings):
             pass
 
 
-async def test_a_folder_that_goes_away_is_missed(app: App, tmp_path: Path) -> None:
+async def test_a_folder_that_disappears_is_reported(app: App, tmp_path: Path) -> None:
     """Discriminates: an empty library, as if nobody had filled it."""
     assert (await read(app, "/health/ready"))["warnings"] == {}
     shutil.move(tmp_path / "library", tmp_path / "elsewhere")

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: personas, trees, titles, and what is refused."""
+"""Sessions over HTTP: personas, trees, titles, and refusals."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pytest_asyncio
 from tests.services.conversation.stores import SESSIONS, TURNS
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 from tests.support.waiting import until
-from tests.support.wire.copies import branch, bring_in, qa, tree, uid
+from tests.support.wire.copies import branch, import_session, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    """One for all: every test works in sessions of its own."""
+    """Shared: every test works in its own sessions."""
     async with open_app(make_settings(tmp_path_factory.mktemp("shared"))) as opened:
         yield opened
 
@@ -57,8 +57,8 @@ async def test_a_persona_is_set_replaced_and_cleared_and_the_session_shows_it(ap
     assert (await app.client.get(f"/sessions/{session_id}")).json()["persona"] is None
 
 
-async def test_a_persona_stays_through_turns_changes_and_a_restart(tmp_path: Path) -> None:
-    """Discriminates: a turn's beginning or a new title that writes the whole record without the persona."""
+async def test_a_persona_survives_turns_changes_and_a_restart(tmp_path: Path) -> None:
+    """Discriminates: the start of a turn or a new title that writes the whole record without the persona."""
     async with open_app(make_settings(tmp_path)) as app:
         session_id = await new_session(app)
         fields = await app.client.put(f"/sessions/{session_id}/persona", json={"text": "Be kind."})
@@ -109,7 +109,7 @@ async def send(client: httpx.AsyncClient, method: str, path: str, body: Any, key
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ROUTES)
-async def test_a_session_id_that_is_none_is_refused(app: App, method: str, path: str, body: Any) -> None:
+async def test_an_invalid_session_id_is_refused(app: App, method: str, path: str, body: Any) -> None:
     """B65 to B67."""
     for bad in ("nope", "x" * 5_000, "' OR 1=1", "..%2Fx"):
         assert (await send(app.client, method, path.format(bad), body)).status_code in (404, 422), bad
@@ -117,7 +117,7 @@ async def test_a_session_id_that_is_none_is_refused(app: App, method: str, path:
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_session")
 
 
-async def test_what_is_wrong_with_a_title_or_an_id_is_said_in_plain_words(app: App) -> None:
+async def test_an_invalid_title_or_id_is_explained_in_plain_words(app: App) -> None:
     """Discriminates: "at least 1 item after validation"; "invalid character: found `n` at 0"."""
     session = (await app.client.post("/sessions", json={})).json()["session_id"]
     empty = await app.client.patch(f"/sessions/{session}", json={"title": ""})
@@ -126,7 +126,7 @@ async def test_what_is_wrong_with_a_title_or_an_id_is_said_in_plain_words(app: A
     assert no_id.json()["error"]["message"] == "turn_id: this is no id: a UUID is expected."
 
 
-async def test_somebody_elses_session_answers_as_unknown(tmp_path: Path) -> None:
+async def test_another_owners_session_answers_as_unknown(tmp_path: Path) -> None:
     """B64. Discriminates: reading a session without comparing its owner."""
     async with open_app(make_settings(tmp_path, server={"api_keys": ["mine", "other"]})) as app:
         mine = {"authorization": "Bearer mine"}
@@ -144,19 +144,19 @@ async def test_somebody_elses_session_answers_as_unknown(tmp_path: Path) -> None
         ] is None
 
 
-async def test_an_unknown_form_of_export_is_refused(app: App) -> None:
+async def test_an_unknown_export_format_is_refused(app: App) -> None:
     response = await app.client.get(f"/sessions/{await new_session(app)}/export?format=pdf")
     assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_field")
 
 
-async def test_the_tree_tells_what_each_turn_is(app: App) -> None:
+async def test_the_tree_describes_each_turn(app: App) -> None:
     one, two = uid(), uid()
     summary = {"text": "So far.", "start": one, "covers": [one], "created_at": "2024-01-01T00:00:00Z"}
     turns = [
         qa(turn_id=one, timestamp="2024-01-01T00:00:00Z"),
         qa("/help", turn_id=two, command="help", status="completed", summary=summary),
     ]
-    session_id = (await bring_in(app, turns=turns))["session_id"]
+    session_id = (await import_session(app, turns=turns))["session_id"]
     first, second = await tree(app, session_id)
     assert first == {
         "turn_id": one, "parent_turn_id": None, "status": "completed", "seq": 0, "command": "",
@@ -170,10 +170,10 @@ async def test_the_tree_tells_what_each_turn_is(app: App) -> None:
     assert commanded["summary"] == {"text": "So far.", "start": one, "covers": 1}
 
 
-async def test_the_turns_are_those_of_the_newest_branch_unless_a_leaf_is_named(app: App) -> None:
+async def test_the_newest_branch_is_listed_unless_a_leaf_is_named(app: App) -> None:
     ids = [uid() for _ in range(3)]
     turns = [qa("root", turn_id=ids[0]), qa("old", turn_id=ids[1]), qa("new", parent_turn_id=ids[0])]
-    session_id = (await bring_in(app, turns=turns))["session_id"]
+    session_id = (await import_session(app, turns=turns))["session_id"]
     assert [turn["question"] for turn in await branch(app, session_id)] == ["root", "new"]
     old = (await app.client.get(f"/sessions/{session_id}/turns?leaf={ids[1]}")).json()["turns"]
     assert [turn["question"] for turn in old] == ["root", "old"]
@@ -183,14 +183,14 @@ async def test_the_turns_are_those_of_the_newest_branch_unless_a_leaf_is_named(a
 
 async def test_erasing_a_session_erases_its_persona_and_turns(app: App) -> None:
     before = [(await app.container.store.count(name)).count for name in (TURNS, SESSIONS)]
-    imported = await bring_in(app, persona="Be kind.", turns=[qa(), qa()])
+    imported = await import_session(app, persona="Be kind.", turns=[qa(), qa()])
     erased = (await app.client.delete(f"/sessions/{imported['session_id']}")).json()
     assert erased["turns_erased"] == 2
     assert [(await app.container.store.count(name)).count for name in (TURNS, SESSIONS)] == before
 
 
-async def test_a_title_goes_with_the_question_it_is(app: App) -> None:
-    """Discriminates: a title that outlives its question, or a written one that goes with it."""
+async def test_a_title_derived_from_a_question_is_erased_with_it(app: App) -> None:
+    """Discriminates: a title that outlives its question, or an edited one that is erased with it."""
     first = await app.ask("My PIN is 4711.")
     second = await app.ask("And then?", session_id=first.session_id)
     session = f"/sessions/{first.session_id}"
@@ -218,10 +218,10 @@ async def test_a_retry_of_clear_with_a_parent_is_replayed(app: App) -> None:
     assert twice.finished["parent_turn_id"] is None
 
 
-async def test_a_turn_from_a_clock_ahead_is_followed_by_what_is_asked_after_it(app: App) -> None:
-    """Discriminates: times taken from the clock alone, so that an imported turn stays the newest."""
+async def test_new_turns_follow_an_imported_turn_from_a_clock_ahead(app: App) -> None:
+    """Discriminates: times taken only from the clock, so that an imported turn stays the newest."""
     ahead = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
-    imported = await bring_in(app, turns=[qa("One?", "One.", timestamp=ahead)])
+    imported = await import_session(app, turns=[qa("One?", "One.", timestamp=ahead)])
     session_id = imported["session_id"]
     second = await app.ask("Two?", session_id=session_id)
     third = await app.ask("Three?", session_id=session_id)
@@ -229,8 +229,8 @@ async def test_a_turn_from_a_clock_ahead_is_followed_by_what_is_asked_after_it(a
     assert third.finished["parent_turn_id"] == second.finished["turn_id"]
 
 
-async def test_children_of_an_erased_turn_read_as_roots_everywhere(app: App) -> None:
-    """Discriminates: showing the parent as it is stored, in any of the three."""
+async def test_children_of_an_erased_turn_are_shown_as_roots_everywhere(app: App) -> None:
+    """Discriminates: showing the stored parent, in any of the three."""
     first = await app.ask("One?")
     session_id, erased = first.session_id, first.finished["turn_id"]
     child = (await app.ask("Two?", session_id=session_id)).finished["turn_id"]
@@ -242,7 +242,7 @@ async def test_children_of_an_erased_turn_read_as_roots_everywhere(app: App) -> 
 
 
 async def test_the_list_is_searched_by_title(tmp_path: Path) -> None:
-    """Discriminates: `q` ignored, or compared as it is written."""
+    """Discriminates: `q` ignored, or compared literally."""
     async with open_app(make_settings(tmp_path)) as app:
         for title in ("Ｒｅｆｕｎｄｓ 2024", "退款说明", "refunds and returns"):
             await app.client.post("/sessions", json={"title": title})
@@ -265,42 +265,42 @@ async def test_the_list_is_searched_by_title(tmp_path: Path) -> None:
             assert why in refused.json()["error"]["message"]
 
 
-async def test_the_list_is_searched_by_what_was_asked_and_answered(tmp_path: Path) -> None:
-    """Discriminates: titles alone; one word of several; the oldest turn; other owners' conversations; a page
-    that is filled up with what belongs on the next."""
+async def test_the_list_is_searched_by_questions_and_answers(tmp_path: Path) -> None:
+    """Discriminates: only titles; one word of several; the oldest turn; other owners' conversations; a page
+    that is filled up with results of the next."""
     async with open_app(make_settings(tmp_path, server={"api_keys": ["mine", "other"]})) as app:
         one, two = ({"Authorization": f"Bearer {key}"} for key in ("mine", "other"))
 
-        async def bring(title: str, *turns: tuple[str, str], of: dict[str, str] = one) -> str:
+        async def add_session(title: str, *turns: tuple[str, str], of: dict[str, str] = one) -> str:
             asked = [{"question": question, "answer": answer} for question, answer in turns]
             body = {"title": title, "turns": asked}
             return str(
                 (await app.client.post("/sessions/import", json=body, headers=of)).json()["session_id"]
             )
 
-        async def found(q: str, **more: Any) -> list[tuple[str, str | None]]:
+        async def matches(q: str, **more: Any) -> list[tuple[str, str | None]]:
             page = (await app.client.get("/sessions", params={"q": q, **more}, headers=one)).json()
             return [(each["title"], each.get("match", {}).get("text")) for each in page["sessions"]]
 
         fridge = "The **warranty** of a fridge is five years, that of a freezer two."
-        await bring("Kitchen", ("How long?", fridge), ("And the freezers' warranties?", "Two years."))
-        await bring("Garden", ("Does the mower have a warranty?", "No."))
-        await bring("报销", ("出差住酒店能报多少？", "一线城市每晚不超过五百元。"))
-        await bring("Theirs", ("Is there a warranty on the freezer?", "Yes."), of=two)
+        await add_session("Kitchen", ("How long?", fridge), ("And the freezers' warranties?", "Two years."))
+        await add_session("Garden", ("Does the mower have a warranty?", "No."))
+        await add_session("报销", ("出差住酒店能报多少？", "一线城市每晚不超过五百元。"))
+        await add_session("Theirs", ("Is there a warranty on the freezer?", "Yes."), of=two)
         about = "Does the mower have a warranty?"
-        assert await found("warranty") == [("Garden", about), ("Kitchen", "…the freezers' warranties?")]
-        assert await found("freezer warranty") == [("Kitchen", "And the freezers' warranties?")]
-        assert await found("五百元") == [("报销", "一线城市每晚不超过五百元。")]
-        assert await found("fridge") == [("Kitchen", "…of a fridge is five years, that of a freezer two.")]
-        assert await found("KITCHEN") == [("Kitchen", None)]
-        assert await found("the") == await found("?") == await found("dishwasher") == []
+        assert await matches("warranty") == [("Garden", about), ("Kitchen", "…the freezers' warranties?")]
+        assert await matches("freezer warranty") == [("Kitchen", "And the freezers' warranties?")]
+        assert await matches("五百元") == [("报销", "一线城市每晚不超过五百元。")]
+        assert await matches("fridge") == [("Kitchen", "…of a fridge is five years, that of a freezer two.")]
+        assert await matches("KITCHEN") == [("Kitchen", None)]
+        assert await matches("the") == await matches("?") == await matches("dishwasher") == []
         first = (await app.client.get("/sessions", params={"q": "warranty", "limit": 1}, headers=one)).json()
-        assert await found("warranty", limit=1, before=first["next"]) == (await found("warranty"))[1:]
+        assert await matches("warranty", limit=1, before=first["next"]) == (await matches("warranty"))[1:]
         turn_id = first["sessions"][0]["match"]["turn_id"]
         assert (await app.client.get(f"/turns/{turn_id}", headers=one)).json()["question"] == about
 
 
-async def test_a_session_is_pending_while_a_turn_of_it_runs(tmp_path: Path) -> None:
+async def test_a_session_is_pending_while_one_of_its_turns_runs(tmp_path: Path) -> None:
     """Discriminates: every session while one is busy; a state that outlives its turn."""
     async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("x", 30.0)}})) as app:
         other = (await app.client.post("/sessions", json={"title": "Other"})).json()
@@ -324,10 +324,10 @@ async def test_a_session_is_pending_while_a_turn_of_it_runs(tmp_path: Path) -> N
         assert set((await states()).values()) == {other["state"]} == {"idle"}
 
 
-async def test_the_tree_tells_what_was_asked_in_one_short_line(app: App) -> None:
-    """Discriminates: questions kept with the cached tree, which are those of before."""
+async def test_the_tree_shows_each_question_as_one_short_line(app: App) -> None:
+    """Discriminates: questions stored with the cached tree, which become outdated."""
     long = "one\n\n two\tthree　" + "很长" * 100
-    imported = await bring_in(app, turns=[qa(long), qa("short")])
+    imported = await import_session(app, turns=[qa(long), qa("short")])
     session_id = imported["session_id"]
     first, second = await tree(app, session_id)
     assert first["question"] == "one two three " + "很长" * 53

@@ -1,4 +1,4 @@
-"""Questions whose model calls tools, and what came of the calls."""
+"""Questions whose model calls tools, and the results of the calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEATHER = "今天上海的天气怎么样？"
 
 
 class Asking:
-    """The product with a program of tools, and a model that plays what a test gives it, in both forms."""
+    """The app with a tool program, and a model that plays a test's script, in both wire formats."""
 
     def __init__(self, app: App, stub: ToolStub, folder: Path) -> None:
         self.app, self.stub, self.folder = app, stub, folder
@@ -43,20 +43,20 @@ def calls_made(tmp_path: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-async def decided(asking: Asking, turn_id: str, call_id: str, *, approve: bool) -> str:
-    """The code of the refusal; "" when the word was taken."""
+async def decide(asking: Asking, turn_id: str, call_id: str, *, approve: bool) -> str:
+    """Return the code of the refusal; "" when the decision was accepted."""
     reply = await asking.app.client.post(f"/turns/{turn_id}/tools/{call_id}", json={"approve": approve})
     return "" if reply.status_code == 200 else str(reply.json()["error"]["code"])
 
 
-def waits(asking: Asking, turn_id: str, call_id: str) -> bool:
+def is_waiting(asking: Asking, turn_id: str, call_id: str) -> bool:
     run = asking.app.container.running.get(turn_id)
     uses = {use.id: use for use in run.tools.uses} if run else {}
     return call_id in uses and uses[call_id].state is ToolState.WAITING
 
 
 def lighthouses(turns: int, words: int) -> list[dict[str, Any]]:
-    """To be imported: each turn has two calls beside each other, with results of many words."""
+    """For an import: each turn has two parallel calls, with results of many words."""
     messages: list[dict[str, Any]] = []
     for number in range(turns):
         calls = [
@@ -67,7 +67,7 @@ def lighthouses(turns: int, words: int) -> list[dict[str, Any]]:
             {"role": "tool", "tool_call_id": call["id"], "content": f"{call['id']} found nothing. " * words}
             for call in calls
         ]
-        said = {"role": "assistant", "content": f"Nothing was found the {number}th time."}
+        answer = {"role": "assistant", "content": f"Nothing was found the {number}th time."}
         asked = {"role": "user", "content": f"Look for the {number}th lighthouse."}
-        messages += [asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results, said]
+        messages += [asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results, answer]
     return messages

@@ -1,6 +1,6 @@
-"""Servers of tools through the whole product, over their standard streams and over HTTP, and a model that
-asks for their tools in both forms: those that the SDK's examples show, and one of ours that misbehaves, or
-whose call runs when Wenmai is killed."""
+"""Tool servers end to end, over standard streams and over HTTP, and a model that calls their tools in both
+formats: the servers of the SDK's examples, and one of ours that misbehaves, or whose call runs when Wenmai is
+killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.tools.asking import FORMS, WEATHER, Asking, both_forms, calls_made, decided, waits
+from tests.e2e.tools.asking import FORMS, WEATHER, Asking, both_forms, calls_made, decide, is_waiting
 from tests.support.models.provider_stub import Answer, serving
 from tests.support.models.tool_stub import Call, Step, calling_tools
 from tests.support.servers.app import CHAT, HASHING, make_settings, open_app
@@ -65,7 +65,7 @@ async def asking(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Aski
 
 
 def pairs(asking: Asking) -> dict[str, str]:
-    """What the second request holds of tools; each result has its call, in the order made."""
+    """The tool messages of the second request; each result has its call, in the order made."""
     results = asking.stub.results(1)
     assert asking.stub.calls(1) == list(results)
     return results
@@ -73,8 +73,8 @@ def pairs(asking: Asking) -> dict[str, str]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", TRANSPORTS)
-async def test_the_sdk_s_examples_are_called_beside_each_other(way: str, form: str, asking: Asking) -> None:
-    """Discriminates: a failure of one call that takes the others along."""
+async def test_the_sdk_s_examples_are_called_in_parallel(way: str, form: str, asking: Asking) -> None:
+    """Discriminates: a failure of one call that makes the others fail."""
     page = Answer([b"<h1>Example Domain</h1>"], headers=(("Content-Type", "text/html"),))
     async with serving(page) as website:
         calls: list[Call] = [
@@ -99,10 +99,9 @@ async def test_the_sdk_s_examples_are_called_beside_each_other(way: str, form: s
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", TRANSPORTS)
-async def test_the_server_of_the_sdk_s_readme_runs_as_it_is_written(
-    way: str, form: str, asking: Asking
-) -> None:
-    """Its one tool with its own name, words and schema; "Call add with a=1, b=2 and you get 3 back."."""
+async def test_the_server_of_the_sdk_s_readme_runs_as_written(way: str, form: str, asking: Asking) -> None:
+    """Its only tool with its own name, description and schema; "Call add with a=1, b=2 and you get 3
+    back."."""
     steps = (Step("", [("c1", f"readme-{way}__add", {"a": 1, "b": 2})]), Step("3"))
     streamed = await asking.ask(form, *steps, tools=[f"readme-{way}"])
     assert streamed.answer == "3"
@@ -137,7 +136,8 @@ TOO_LATE = ("wait", "The tool did not answer within 3 s.")
 async def test_whatever_a_server_does_the_model_reads_it_beside_the_other_results(
     form: str, table: str, name: str, words: str, asking: Asking
 ) -> None:
-    """Discriminates: a call that hangs and holds the others, a result of any size, orders outside a fence."""
+    """Discriminates: a call that hangs and blocks the others, a result of any size, instructions outside a
+    fence."""
     calls: list[Call] = [
         ("c1", f"{table}__{name}", {"text": "x"} if name == "bomb" else {}),
         ("c2", f"{table}__echo", {"text": "晴"}),
@@ -155,7 +155,7 @@ async def test_whatever_a_server_does_the_model_reads_it_beside_the_other_result
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_server_over_http_that_dies_fails_its_call_alone(
+async def test_an_http_server_that_dies_fails_only_its_call(
     form: str, asking: Asking, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Discriminates: a turn that waits for a connection which nobody answers any more."""
@@ -178,15 +178,15 @@ async def test_a_server_over_http_that_dies_fails_its_call_alone(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", TRANSPORTS)
 async def test_a_person_approves_one_call_and_refuses_another(way: str, form: str, asking: Asking) -> None:
-    """Discriminates: a call that is made before, or although, a person said no."""
+    """Discriminates: a call that is made before the decision, or despite a refusal."""
     turn_id, tool = str(uuid.uuid4()), f"asks-{way}__note"
     before = calls_made(asking.folder).count("note")
     steps = (Step("", [("c1", tool, {"text": "一"}), ("c2", tool, {"text": "二"})]), Step("好。"))
     asked = asyncio.create_task(asking.ask(form, *steps, tools=[f"asks-{way}"], turn_id=turn_id))
-    await until(lambda: waits(asking, turn_id, "c1") and waits(asking, turn_id, "c2"))
+    await until(lambda: is_waiting(asking, turn_id, "c1") and is_waiting(asking, turn_id, "c2"))
     assert calls_made(asking.folder).count("note") == before
-    assert await decided(asking, turn_id, "c1", approve=False) == ""
-    assert await decided(asking, turn_id, "c2", approve=True) == ""
+    assert await decide(asking, turn_id, "c1", approve=False) == ""
+    assert await decide(asking, turn_id, "c2", approve=True) == ""
     assert (await asked).answer == "好。"
     results = pairs(asking)
     assert "The person refused this call: it was not made." in results["c1"]
@@ -208,7 +208,7 @@ def weather(city: str) -> str:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", TRANSPORTS)
 async def test_openai_s_own_example_runs(way: str, form: str, asking: Asking) -> None:
-    """Three calls beside each other, each with the JSON text of its city, and the answer."""
+    """Three parallel calls, each with the JSON text of its city, and the answer."""
     steps = (Step("", weather_calls(f"quickstart-{way}__get_current_weather")), Step("72, 10 and 22."))
     asking.stub.play(*steps)
     asked = {"tools": [f"quickstart-{way}"], "knowledge": "never", "model_id": form}
@@ -220,8 +220,8 @@ async def test_openai_s_own_example_runs(way: str, form: str, asking: Asking) ->
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_openai_s_own_example_comes_in_as_its_messages(form: str, asking: Asking) -> None:
-    """Discriminates: a refusal of the `name` of a result, or of a message without content; a pair parted."""
+async def test_openai_s_own_example_is_imported_as_its_messages(form: str, asking: Asking) -> None:
+    """Discriminates: a refusal of the `name` of a result, or of a message without content; a split pair."""
     calls = [
         {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
         for call_id, name, arguments in weather_calls("get_current_weather")
@@ -256,7 +256,7 @@ def _ask_and_be_cut(url: str, body: dict[str, Any]) -> None:
 
 @pytest.mark.full("starts the server twice and kills it")
 @pytest.mark.parametrize(("form", "over_http"), [("openai", False), ("anthropic", True)])
-def test_a_call_that_ran_when_the_server_was_killed_is_asked_about_before_it_is_made_again(
+def test_a_call_that_ran_when_the_server_was_killed_needs_approval_before_it_is_repeated(
     tmp_path: Path, form: str, over_http: bool
 ) -> None:
     """Discriminates: a retry that orders twice; one that asks although nothing can be changed."""

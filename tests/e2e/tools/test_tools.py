@@ -1,4 +1,4 @@
-"""Tools through the whole product: real servers, and a model that asks for them."""
+"""Tools end to end: real servers, and a model that calls them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.e2e.tools.asking import (
     Asking,
     both_forms,
     calls_made,
-    decided,
+    decide,
+    is_waiting,
     lighthouses,
-    waits,
 )
 from tests.support.models.tool_stub import Step, ToolStub, calling_tools
 from tests.support.servers.app import CHAT, make_settings, open_app
@@ -55,8 +55,8 @@ def tool_settings(folder: Path, stub: ToolStub, **tools: Any) -> Settings:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_calls_are_made_beside_each_other_and_kept_in_pairs(form: str, asking: Asking) -> None:
-    """Discriminates: deltas of two calls mixed up, results without a call, usage of the last step alone."""
+async def test_calls_are_made_in_parallel_and_stored_in_pairs(form: str, asking: Asking) -> None:
+    """Discriminates: deltas of two calls mixed up, results without a call, usage of the last step only."""
     calls = [("c1", "t__echo", {"text": "晴"}), ("c2", "t__note", {"text": "x"}), ("c1", "t__none", {})]
     steps = (Step("我查一下。", calls), Step("今天是晴天。"), Step("不客气。"))
     app, stub = asking.app, asking.stub
@@ -84,14 +84,14 @@ async def test_calls_are_made_beside_each_other_and_kept_in_pairs(form: str, ask
 
 
 def passages(result: str) -> list[dict[str, Any]]:
-    """What the search gave, out of its fence."""
+    """The result of the search, without its fence."""
     return json.loads(result[result.index("{") : result.rindex("}") + 1])["passages"]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_model_that_searches_itself_cites_what_it_got(form: str, asking: Asking) -> None:
-    """Discriminates: a search before it was asked for; passages that are no sources, or have numbers of their
-    own; a number of an earlier turn that reads like one of today's."""
+async def test_a_model_that_searches_cites_what_it_received(form: str, asking: Asking) -> None:
+    """Discriminates: a search before it was requested; passages that are not sources, or have separate
+    numbers; a number of an earlier turn that reads like one of the current turn."""
     app, stub = asking.app, asking.stub
     warranty = await app.add_text(
         f"保修-{form}.md", f"# 保修 {form}\n\n{form} 的保修期为两年,从购买之日起算。"
@@ -144,7 +144,7 @@ async def test_a_question_whose_search_the_model_decides_on_is_not_embedded_befo
     assert events == [False, True]
 
 
-async def test_a_search_that_brings_nothing_leaves_no_source(asking: Asking) -> None:
+async def test_a_search_without_hits_leaves_no_source(asking: Asking) -> None:
     steps = (Step("", [("c1", SEARCH_TOOL, {"query": "zzqx"})]), Step("资料中没有。"))
     streamed = await asking.ask("openai", *steps, tools=[SEARCH_TOOL], filters={"tags": ["nowhere"]})
     assert passages(asking.stub.results(1)["c1"]) == streamed.sources == []
@@ -154,7 +154,7 @@ async def test_a_search_that_brings_nothing_leaves_no_source(asking: Asking) -> 
     assert (bad.answer, "do not fit the schema" in asking.stub.results(1)["c1"]) == ("好。", True)
 
 
-async def test_passages_beside_the_search_are_numbered_on(asking: Asking) -> None:
+async def test_passages_beside_the_search_continue_its_numbering(asking: Asking) -> None:
     """Discriminates: a record of the request that takes the tool's sources for the prompt's."""
     app, stub = asking.app, asking.stub
     for name in ("甲", "乙"):
@@ -192,7 +192,7 @@ async def test_without_tools_in_the_request_none_is_offered(asking: Asking) -> N
         ("t__die", {}, "The tool's server ended the connection."),
     ],
 )
-async def test_whatever_comes_of_a_call_the_model_reads_it_and_goes_on(
+async def test_whatever_a_call_returns_the_model_reads_it_and_continues(
     form: str, name: str, arguments: Any, words: str, asking: Asking
 ) -> None:
     streamed = await asking.ask(form, Step("", [("c1", name, arguments)]), Step("完了。"))
@@ -202,8 +202,8 @@ async def test_whatever_comes_of_a_call_the_model_reads_it_and_goes_on(
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_orders_in_a_result_are_data_in_a_fence(form: str, asking: Asking) -> None:
-    """Discriminates: a result that closes its fence or speaks as a chat template's control token."""
+async def test_instructions_in_a_result_are_data_in_a_fence(form: str, asking: Asking) -> None:
+    """Discriminates: a result that closes its fence or imitates a chat template's control token."""
     await asking.ask(form, Step("", [("c1", "t__injected", {})]), Step("好。"))
     result = asking.stub.results(1)["c1"]
     tag = result.partition("\n")[0]
@@ -213,31 +213,31 @@ async def test_orders_in_a_result_are_data_in_a_fence(form: str, asking: Asking)
     assert "</tool_result-000000>" not in result
 
 
-async def test_a_model_that_goes_on_calling_is_asked_to_end(asking: Asking) -> None:
-    """Discriminates: a loop without an end; an error that says that the model returned no text."""
+async def test_a_model_that_keeps_calling_tools_is_asked_to_finish(asking: Asking) -> None:
+    """Discriminates: an endless loop; an error that says that the model returned no text."""
     streamed = await asking.ask("openai", Step("", [("c", "t__echo", {"text": "a"})]))
     assert [body.get("tool_choice") for body in asking.stub.bodies] == [None, None, None, "none"]
     assert "MAX_TOOL_STEPS" in streamed.text("ERROR")
 
 
 @pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
-async def test_a_call_that_cannot_be_read_is_said_to_be(reason: str, asking: Asking) -> None:
+async def test_an_unreadable_call_is_reported_as_such(reason: str, asking: Asking) -> None:
     streamed = await asking.ask("openai", Step("", reason=reason))
     assert streamed.text("ERROR") == "模型想调用工具，但它的请求无法读懂。"
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("tools", [[], ["down"]])
-async def test_a_call_where_nothing_was_offered_is_said_to_be(
+async def test_a_call_without_offered_tools_is_reported_as_such(
     form: str, tools: list[str], asking: Asking
 ) -> None:
-    """Discriminates: advice on MAX_TOOL_STEPS where there was no step."""
+    """Discriminates: advice on MAX_TOOL_STEPS although there was no step."""
     streamed = await asking.ask(form, Step("", [("c1", "t__echo", {"text": "a"})]), tools=tools)
     assert streamed.text("ERROR") == "模型想调用工具，但本轮没有可用的工具。"
 
 
 async def made_up(asking: Asking, form: str) -> str:
-    """A session of two turns and what was brought in; the ids and names of its calls are bad or the same."""
+    """A session of two turns as imported; the ids and names of its calls are invalid or identical."""
     function = {"name": "functions.find it", "arguments": "{}"}
     messages = [
         {"role": "user", "content": "天气？"},
@@ -254,7 +254,7 @@ async def made_up(asking: Asking, form: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_ids_and_names_are_sent_as_every_provider_takes_them(form: str, asking: Asking) -> None:
+async def test_ids_and_names_are_sent_in_a_form_every_provider_accepts(form: str, asking: Asking) -> None:
     """Discriminates: a request that a provider refuses, in this turn and in every later one."""
     session_id = await made_up(asking, form)
     streamed = await asking.ask(form, Step("好。"), session_id=session_id, tools=[])
@@ -285,7 +285,7 @@ async def test_ids_and_names_are_sent_as_every_provider_takes_them(form: str, as
         ({"tools": ["t"] * 40}, 422, "tools"),
     ],
 )
-async def test_what_cannot_be_offered_is_refused_before_the_first_byte(
+async def test_unavailable_tools_are_refused_before_the_first_byte(
     body: dict[str, Any], status: int, words: str, asking: Asking
 ) -> None:
     reply = await asking.app.client.post(CHAT, json={"question": WEATHER, "model_id": "openai", **body})
@@ -295,7 +295,7 @@ async def test_what_cannot_be_offered_is_refused_before_the_first_byte(
     assert (error["code"] == "unknown_tool") == (status == 404)
 
 
-async def test_stopping_a_turn_cancels_the_call_that_runs(asking: Asking) -> None:
+async def test_stopping_a_turn_cancels_the_running_call(asking: Asking) -> None:
     turn_id = str(uuid.uuid4())
     call = Step("", [("c1", "t__write_slowly", {})])
     asked = asyncio.create_task(asking.ask("openai", call, turn_id=turn_id))
@@ -314,7 +314,7 @@ async def test_a_server_that_is_down_is_a_warning_and_the_question_is_answered(a
     assert [each["code"] for each in turn["warnings"]] == ["tools_unavailable"]
 
 
-async def test_a_conversation_with_tools_goes_out_and_comes_back(asking: Asking) -> None:
+async def test_a_conversation_with_tools_is_exported_and_imported(asking: Asking) -> None:
     steps = (Step("看看。", [("c1", "t__echo", {"text": "晴"})]), Step("晴。"))
     streamed = await asking.ask("openai", *steps)
     client = asking.app.client
@@ -330,8 +330,8 @@ async def test_a_conversation_with_tools_goes_out_and_comes_back(asking: Asking)
     assert again["turns"][0]["tool_calls"] == stored
 
 
-async def test_messages_with_tools_come_in_and_go_to_the_model_without_an_orphan(asking: Asking) -> None:
-    """Discriminates: a result nobody asked for, or a call nobody answered, in the bytes that are sent."""
+async def test_imported_messages_with_tools_reach_the_model_without_an_orphan(asking: Asking) -> None:
+    """Discriminates: a result without a call, or a call without a result, in the sent bytes."""
     call = {"type": "function", "function": {"name": "find", "arguments": "{}"}}
     messages = [
         {"role": "user", "content": "天气？"},
@@ -349,7 +349,7 @@ async def test_messages_with_tools_come_in_and_go_to_the_model_without_an_orphan
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_neither_the_budget_nor_a_summary_parts_a_pair(form: str, tmp_path: Path) -> None:
+async def test_neither_the_budget_nor_a_summary_splits_a_pair(form: str, tmp_path: Path) -> None:
     """Discriminates: a call without its result where the window ends, or where a summary begins."""
     messages = lighthouses(12, words=12)
     with calling_tools(Step("Nothing.")) as stub:
@@ -371,7 +371,7 @@ async def test_neither_the_budget_nor_a_summary_parts_a_pair(form: str, tmp_path
         assert len(calls_sent) % 2 == 0
 
 
-async def test_a_server_that_is_down_is_said_and_nothing_waits_for_it(asking: Asking) -> None:
+async def test_a_server_that_is_down_is_reported_and_nothing_waits_for_it(asking: Asking) -> None:
     reply = await asking.app.client.get("/health/ready")
     assert (reply.status_code, reply.json()["status"]) == (200, "degraded")
     assert reply.json()["warnings"] == {"tools.down": "Its program is not installed."}
@@ -380,7 +380,7 @@ async def test_a_server_that_is_down_is_said_and_nothing_waits_for_it(asking: As
 async def test_a_call_that_writes_waits_for_a_person_who_approves_one_and_refuses_another(
     asking: Asking,
 ) -> None:
-    """Discriminates: a call that is made before, or although, a person said no."""
+    """Discriminates: a call that is made before the decision, or despite a refusal."""
     turn_id = str(uuid.uuid4())
     calls = [
         ("c1", "asks__note", {"text": "一"}),
@@ -390,12 +390,12 @@ async def test_a_call_that_writes_waits_for_a_person_who_approves_one_and_refuse
     before = calls_made(asking.folder).count("note")
     steps = (Step("", calls), Step("好。"))
     asked = asyncio.create_task(asking.ask("openai", *steps, tools=["asks"], turn_id=turn_id))
-    await until(lambda: waits(asking, turn_id, "c1") and waits(asking, turn_id, "c2"))
+    await until(lambda: is_waiting(asking, turn_id, "c1") and is_waiting(asking, turn_id, "c2"))
     assert calls_made(asking.folder).count("note") == before
-    assert await decided(asking, turn_id, "c9", approve=True) == "unknown_tool_call"
-    assert await decided(asking, str(uuid.uuid4()), "c1", approve=True) == "unknown_turn"
-    assert await decided(asking, turn_id, "c1", approve=True) == ""
-    assert await decided(asking, turn_id, "c2", approve=False) == ""
+    assert await decide(asking, turn_id, "c9", approve=True) == "unknown_tool_call"
+    assert await decide(asking, str(uuid.uuid4()), "c1", approve=True) == "unknown_turn"
+    assert await decide(asking, turn_id, "c1", approve=True) == ""
+    assert await decide(asking, turn_id, "c2", approve=False) == ""
     streamed = await asked
     assert calls_made(asking.folder).count("note") == before + 1
     results = asking.stub.results(1)
@@ -406,13 +406,13 @@ async def test_a_call_that_writes_waits_for_a_person_who_approves_one_and_refuse
     for call_id, last in (("c1", "done"), ("c2", "refused")):
         assert next(state for each, state in states if each == call_id) == "waiting"
         assert [state for each, state in states if each == call_id][-1] == last
-    assert await decided(asking, turn_id, "c1", approve=False) == "unknown_turn"
+    assert await decide(asking, turn_id, "c1", approve=False) == "unknown_turn"
     turn = await asking.turn(streamed)
     assert [use["state"] for use in turn["tool_calls"]] == ["done", "refused", "done"]
 
 
 async def test_a_call_that_nobody_approves_is_refused_in_the_end(tmp_path: Path) -> None:
-    """Discriminates: an answer as one object, also of a turn sent again, that does not say so."""
+    """Discriminates: an answer as one object, or that of a repeated turn, that does not say so."""
     call = Step("", [("c1", "asks__note", {"text": "x"})])
     turn_id = str(uuid.uuid4())
     with calling_tools() as stub:

@@ -1,1 +1,1 @@
-"""Frames and thinking cut at every place."""
+"""Frames and thinking cut at every position."""

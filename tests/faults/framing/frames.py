@@ -1,4 +1,4 @@
-"""G9, frames: whatever the texts say, every reader of the wire sees the events that were sent, no others."""
+"""G9, frames: whatever the texts contain, every reader of the wire sees exactly the events that were sent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOSTILE = (
 
 
 def encoded(events: Sequence[Event]) -> str:
-    """The prefix format's wire; it must be valid UTF-8."""
+    """The wire in prefix format; it must be valid UTF-8."""
     return b"".join(encode_prefix(event, f"t:{n}") for n, event in enumerate(_safe(events), 1)).decode()
 
 
@@ -65,7 +65,7 @@ READERS: dict[str, Callable[[str], list[Frame]]] = {
 
 
 def events_in(read: Sequence[Frame]) -> Events:
-    """JSON as Python writes it, whatever was escaped."""
+    """The events as JSON written by Python, whatever was escaped."""
     return _merged(
         [
             (
@@ -78,7 +78,7 @@ def events_in(read: Sequence[Frame]) -> Events:
 
 
 def events_in_json(wire: str) -> Events:
-    """The JSON format's events; only texts and errors are looked into."""
+    """The JSON format's events; only texts and errors are compared."""
     read = [(name.upper(), json.loads(data)) for name, _, data in parse_sse(wire)]
     return _merged([(name, body.get("text", body.get("message", ""))) for name, body in read])
 
@@ -88,7 +88,7 @@ def sent(events: Sequence[Event]) -> Events:
 
 
 def sent_json(events: Sequence[Event]) -> Events:
-    """The same as far as `events_in_json` looks."""
+    """The sent events, as far as `events_in_json` compares them."""
     shown = [(kind, "" if kind in ("SOURCE", "SESSION") else text) for kind, text in map(_sent, events)]
     return _merged(
         [(kind, json.loads(text)["message"] if kind == "STATUS" else text) for kind, text in shown]
@@ -125,12 +125,12 @@ def _merged(flat: Events) -> Events:
 
 
 def citation(text: str) -> Citation:
-    """A source that says `text` wherever a document's words may stand."""
+    """A source with `text` in every place that can hold a document's words."""
     return Citation(1, "d", text, "c", 0.5, None, text, 0, 1, text, text)
 
 
 def event_list(rng: random.Random) -> list[Event]:
-    """Up to ten events of any kind in any order, as hostile as their texts."""
+    """Up to ten events of any kind in any order, with hostile texts."""
     return [_event(rng) for _ in range(rng.randrange(11))]
 
 

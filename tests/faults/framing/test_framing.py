@@ -12,8 +12,9 @@ from tests.faults.outcome import Fault
 
 
 @pytest.mark.parametrize("fault", [FRAMES, SPLITTER], ids=lambda fault: fault.name)
-def test_no_frame_is_forged_and_no_partition_is_split_otherwise(fault: Fault, tmp_path: Path) -> None:
-    """Discriminates: leaving one line break of the eleven; a splitter that forgets its place in the line."""
+def test_no_frame_is_forged_and_no_partition_is_split_differently(fault: Fault, tmp_path: Path) -> None:
+    """Discriminates: missing one line break of the eleven; a splitter that forgets its position in the
+    line."""
     outcome = fault.run(fault.short, tmp_path, 9)
     assert not outcome.losses
     assert outcome.trials >= fault.short

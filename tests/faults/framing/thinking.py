@@ -1,4 +1,4 @@
-"""G9, splitter: thinking and answer are told apart alike, however the stream is cut."""
+"""G9, splitter: thinking and answer are separated in the same way, however the stream is split."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """All that a stream of deltas comes to."""
+    """The complete result of a stream of deltas."""
 
     pieces: tuple[tuple[bool, str], ...]
     unclosed: bool
@@ -44,7 +44,7 @@ class Split:
 
 
 def split(chunks: Iterable[str], begins_thinking: bool) -> Split:
-    """Through scrubber and splitter, as an answer goes; neighbouring pieces of one kind joined.
+    """Pass through scrubber and splitter, like an answer; adjacent pieces of one kind are joined.
 
     Raises ValueError for an empty piece.
     """
@@ -59,7 +59,7 @@ def split(chunks: Iterable[str], begins_thinking: bool) -> Split:
 
 
 def run(trials: int, folder: Path, seed: int) -> Outcome:
-    """Every way to cut each of the texts in two, and `trials` random ways to cut them in any number."""
+    """Every way to split each of the texts in two, and `trials` random ways to split them into any number."""
     rng = random.Random(seed)
     outcome = Outcome()
     texts = ["".join(rng.choices(PARTS, k=rng.randint(5, 40))) for _ in range(TEXTS)]

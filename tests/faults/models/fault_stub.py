@@ -1,8 +1,8 @@
-"""A model's server that misbehaves by script: OpenAI-compatible and Anthropic, a process of its own.
+"""A model server that misbehaves by script: OpenAI-compatible and Anthropic, in a separate process.
 
 The request's `model` names the script. A tag `[q-…]` in the question ties a call to the turn that made it.
-`GET /_calls/<tag|all>` tells what was called and when the peer left; `POST /_switch/<model>/<on|off>` mends
-and breaks the scripts that have a switch.
+`GET /_calls/<tag|all>` returns the calls and when the peer left; `POST /_switch/<model>/<on|off>` repairs and
+breaks the scripts that have a switch.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _TAG = re.compile(rb"\[q-([\w.-]+)\]")
 
 @dataclass(slots=True)
 class Call:
-    """Moments are of the monotonic clock, which all processes share. `number` counts the calls of one tag
-    from 1; `left` is when the peer closed, `ended` when the script was through or its connection gone."""
+    """Times are of the monotonic clock, which all processes share. `number` counts the calls of a tag from 1;
+    `left` is when the peer closed, `ended` when the script ended or its connection was lost."""
 
     tag: str
     model: str
@@ -61,7 +61,7 @@ class Journal:
         return call
 
     def of(self, tag: str) -> list[dict[str, Any]]:
-        """The calls of one tag, or of all, in the order they came."""
+        """The calls of one tag, or all, in order of arrival."""
         return [asdict(call) for call in self.calls if tag in (call.tag, "all")]
 
 
@@ -197,12 +197,12 @@ class FaultStub:
         return f"http://127.0.0.1:{self.port}"
 
     def calls(self, tag: str | None = None) -> list[Call]:
-        """In the order they came; of one tag, or all."""
+        """In order of arrival; of one tag, or all."""
         body = httpx.get(f"{self.url}/_calls/{tag or 'all'}", timeout=30).json()
         return [Call(**call) for call in body["calls"]]
 
     def open(self) -> int:
-        """Connections open now, the one that asks aside."""
+        """The number of open connections, excluding the one that asks."""
         return int(httpx.get(f"{self.url}/_open", timeout=30).json()["open"])
 
     def switch(self, name: str, *, on: bool) -> None:

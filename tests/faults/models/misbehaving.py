@@ -1,4 +1,4 @@
-"""F5 to F12: what a model and the wire to it can do wrong, and what the client and the store then hold."""
+"""F5 to F12: faults of a model and of the wire to it, and what the client and the store have afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUNDS_OF_A_SERVER = 5  # one more failure in a row would open a model's circuit
 
 
 async def check_turn(world: WireWorld, outcome: Outcome, model_id: str, expect: Expect) -> float:
-    """Ask once and compare; returns how long it took."""
+    """Ask once and compare; return how long it took."""
     tag, reply = await world.ask(model_id)
     turn = await world.stored(reply.turn_id)
     outcome.trials += 1
@@ -37,7 +37,7 @@ async def check_turn(world: WireWorld, outcome: Outcome, model_id: str, expect: 
 
 
 async def check_rest(world: WireWorld, outcome: Outcome) -> None:
-    """Sockets, tasks and threads are back, upstream's too, and the next question is answered."""
+    """Check that sockets, tasks and threads are released, upstream too, and the next question is answered."""
     held = await world.settled()
     outcome.expect(not held, f"not at rest: {held}")
     left = (world.proxy.open_clients, world.proxy.open_upstreams)
@@ -47,7 +47,7 @@ async def check_rest(world: WireWorld, outcome: Outcome) -> None:
 
 
 def scripted(fault: str) -> Check:
-    """Every script of this fault, all at the same time: they wait more than they work."""
+    """Every script of this fault in parallel, since they wait more than they work."""
 
     async def check(world: WireWorld, rounds: int, rng: random.Random) -> Outcome:
         outcome = Outcome()
@@ -74,7 +74,8 @@ async def check_no_server(world: WireWorld, rounds: int, rng: random.Random) -> 
 
 
 async def _check_circuit(world: WireWorld, outcome: Outcome) -> None:
-    """Opens after five failures, spares the server, lets one question through after 10 s, closes by it."""
+    """It opens after five failures, spares the server, lets one question through after 10 s, and closes by
+    it."""
     world.stub.switch("circuit", on=False)
     failing = scripts_of("F5")[0].expect
     for _ in range(5):
@@ -96,7 +97,7 @@ async def _check_circuit(world: WireWorld, outcome: Outcome) -> None:
 
 
 async def check_cuts(world: WireWorld, rounds: int, rng: random.Random) -> Outcome:
-    """F8: by script, then by the proxy at random places of the answer, on both providers."""
+    """F8: by script, then by the proxy at random positions of the answer, on both providers."""
     outcome = await scripted("F8")(world, rounds, rng)
     for _ in range(rounds):
         for model_id in ("good_by_proxy", "claude_good_by_proxy"):
@@ -124,7 +125,7 @@ async def _check_proxied(world: WireWorld, outcome: Outcome, model_id: str, rng:
 
 
 async def _check_prefix(world: WireWorld, outcome: Outcome, model_id: str, spoiled: str) -> None:
-    """Cut somewhere: what was said is the answer's beginning, and it was not asked for a second time."""
+    """A cut answer: the text is the beginning of the answer, and it was not requested a second time."""
     tag, reply = await world.ask(model_id)
     answer = reply.streamed.answer
     outcome.trials += 1
@@ -140,7 +141,7 @@ async def _check_prefix(world: WireWorld, outcome: Outcome, model_id: str, spoil
 
 
 async def check_garbage(world: WireWorld, rounds: int, rng: random.Random) -> Outcome:
-    """F10: one script after the other, so that what each costs in memory is its own."""
+    """F10: one script after the other, so that the memory cost of each can be measured."""
     outcome = Outcome()
     scripts = scripts_of("F10")
     most = 0.0
@@ -156,7 +157,7 @@ async def _check_cost(world: WireWorld, outcome: Outcome, script: Script) -> flo
     before = highest = world.rss_mb()
     turn = asyncio.create_task(check_turn(world, outcome, script.name, script.expect))
     while not turn.done():
-        await asyncio.sleep(0.01)  # between two looks at the memory
+        await asyncio.sleep(0.01)  # between two memory readings
         highest = max(highest, world.rss_mb())
     await turn
     grown = highest - before
@@ -165,7 +166,7 @@ async def _check_cost(world: WireWorld, outcome: Outcome, script: Script) -> flo
 
 
 async def check_retries(world: WireWorld, rounds: int, rng: random.Random) -> Outcome:
-    """F11: counts by script; that waits differ, that one is honoured, and that the client is told."""
+    """F11: counts by script; the waits differ, a requested wait is honoured, and the client is notified."""
     outcome = await scripted("F11")(world, rounds, rng)
     asked = await asyncio.gather(*[world.ask("twice_503") for _ in range(6)])
     waits = []
@@ -201,7 +202,7 @@ def merge(total: Outcome, more: Outcome) -> None:
 
 
 def _run(check: Check, **environment: str) -> Callable[[int, Path, int], Outcome]:
-    """A server for every few rounds, so that failures on purpose open no circuit."""
+    """A server for every few rounds, so that intended failures open no circuit."""
 
     def run(trials: int, folder: Path, seed: int) -> Outcome:
         rng = random.Random(seed)

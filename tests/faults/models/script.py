@@ -19,7 +19,7 @@ BROKEN = ("llm_unavailable", "llm_truncated")
 
 
 class Act(Enum):
-    STALL = auto()  # say nothing more, keep the connection
+    STALL = auto()  # send nothing more, keep the connection
     RESET = auto()
     CLOSE = auto()
     KEEP = auto()  # this answer leaves the connection open for the next request
@@ -27,7 +27,7 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same bytes again and again, `pause_s` apart; None: for ever."""
+    """The same bytes repeatedly, `pause_s` apart; None: forever."""
 
     data: bytes
     times: int | None = None
@@ -41,10 +41,10 @@ Steps = tuple[Step, ...]
 @dataclass(frozen=True, slots=True)
 class Expect:
     """What the turn must be. `whole`: completed with `text`. `broken`: ERROR with one of `codes` after
-    exactly `text`. `either`: one of both, any text. `capped`: cut at the limit, said by an ERROR or by
+    exactly `text`. `either`: one of both, any text. `capped`: cut at the limit, reported by an ERROR or by
     finish_reason "length".
 
-    `calls` are the least and the most of upstream requests; None: 1 after a first token, else 1 to 3.
+    `calls` are the minimum and maximum of upstream requests; None: 1 after a first token, else 1 to 3.
     """
 
     end: Literal["whole", "broken", "either", "capped"] = "whole"
@@ -104,7 +104,7 @@ def _framed(part: Step) -> Step:
 
 
 def response(status: str, body: bytes = b"", *headers: str, content_type: str = "application/json") -> Steps:
-    """A whole answer with a length."""
+    """A complete answer with a length."""
     lines = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", f"Content-Length: {len(body)}"]
     head = "\r\n".join([*lines, "Connection: close", *headers, "", ""])
     return (head.encode() + body, Act.CLOSE)

@@ -1,4 +1,4 @@
-"""The same faults as a server of Anthropic's Messages API makes them."""
+"""The same faults, caused by a server of Anthropic's Messages API."""
 
 from __future__ import annotations
 

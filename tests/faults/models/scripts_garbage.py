@@ -1,4 +1,4 @@
-"""F10: what servers and the boxes between send in place of an answer, or around one."""
+"""F10: what servers and middleboxes send instead of an answer, or around one."""
 
 from __future__ import annotations
 

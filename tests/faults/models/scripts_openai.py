@@ -1,4 +1,4 @@
-"""F6 to F9, F11 and F12 as an OpenAI-compatible server makes them."""
+"""F6 to F9, F11 and F12, caused by an OpenAI-compatible server."""
 
 from __future__ import annotations
 

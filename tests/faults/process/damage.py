@@ -1,8 +1,8 @@
-"""F38: files of a store are damaged, and what it serves then is compared with what was acknowledged.
+"""F38: files of a store are damaged, and what it then serves is compared with what was acknowledged.
 
-Half of the stores were closed in order, the others killed, with changes that only the journal and the
-engine's log have. A damage is reported when the start is refused, when the store says what is lost, or when
-what is asked for is refused; it is silent when something else is served than before, and nothing said.
+Half of the stores were closed in order, the others killed, with changes that are only in the journal and the
+engine's log. A damage is reported when the start is refused, when the store says what is lost, or when a
+request is refused; it is silent when something else is served than before, without a report.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Contents = dict[str, Any]
 
 
 async def build(folder: Path) -> list[Path]:
-    """Stores of a real server as they were left: closed, killed while it was idle, killed at work."""
+    """Stores of a real server in three states: closed, killed while idle, killed at work."""
     settings = make_settings(folder / "data", models={"llms": {"default": scripted("One answer.")}})
     left = [folder / name for name in ("closed", "killed_idle", "killed")]
     async with open_app(settings) as app:
@@ -51,7 +51,7 @@ async def build(folder: Path) -> list[Path]:
         await app.add_text("last.md", "# Last\n\nThe last lamp.")
         store = app.container.store
         assert isinstance(store, EdgeClient)
-        os.kill(store.process_id, signal.SIGSTOP)  # what is copied is what a kill would leave
+        os.kill(store.process_id, signal.SIGSTOP)  # the copy is what a kill would leave
         _copy(settings.store.embedded, left[2])
         os.kill(store.process_id, signal.SIGCONT)
     _copy(settings.store.embedded, left[0])
@@ -64,7 +64,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 async def contents(store: EdgeClient) -> Contents:
-    """All that can be read: points, what filters find, what is nearest. Raises WenmaiError."""
+    """Everything readable: points, the hits of filters, the nearest points. Raises WenmaiError."""
     read: Contents = {}
     for spec in collection_specs(StoreSettings()):
         records, _ = await store.scroll(spec.name, limit=_ALL, with_vectors=True)
@@ -106,7 +106,7 @@ class Damages:
         }
 
     def make(self, folder: Path) -> str:
-        """Of a random file that is not empty. Returns what was done."""
+        """Damage a random file that is not empty. Returns a description."""
         files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
         path = self._random.choice(files)
         kinds = list(self._kinds)[: 6 if path.parent != folder else 5]
@@ -139,7 +139,7 @@ class Damages:
         aside.rename(other)
 
     def _place(self, path: Path) -> int:
-        """Where something is written, if anything is."""
+        """An offset at which something is written, if anything is."""
         descriptor = os.open(path, os.O_RDONLY)
         try:
             size = os.fstat(descriptor).st_size
@@ -155,7 +155,7 @@ class Damages:
 
 
 async def _verdict(folder: Path, whole: Contents) -> str:
-    """`refused`, `reported`, `intact` or `silent`, with what was said or what is other."""
+    """`refused`, `reported`, `intact` or `silent`, with the message or the difference."""
     try:
         async with open_edge_client(folder) as store:
             if damage := (await store.condition()).damage:

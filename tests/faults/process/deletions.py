@@ -1,4 +1,5 @@
-"""F39: the server is killed at every step of a deletion; after the start it is whole, or was never begun."""
+"""F39: the server is killed at every step of a deletion; after the start the deletion is complete, or was
+never begun."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ KINDS = ("turn", "session", "document")
 
 @dataclass(frozen=True)
 class Things:
-    """A session with two turns, and a document of which nothing else has the word."""
+    """A session with two turns, and a document that alone contains its word."""
 
     session_id: str
     turn_ids: tuple[str, str]
@@ -43,7 +44,7 @@ async def make_collection(client: Client, word: str) -> Things:
 
 
 async def document_state(client: Client, things: Things) -> str:
-    """`gone`, `whole`, or what is half of it."""
+    """Return `gone`, `whole`, or a description of the half."""
     read = await client.get(f"/documents/{things.document_id}")
     search = await client.post("/search", {"question": f"What is {things.word}?", "top_n": 50})
     hits = [each for each in search.json["candidates"] if things.word in each["text"]]
@@ -89,7 +90,7 @@ async def _trial(world: World, outcome: Outcome, kind: str, place: str, where: s
     async with open_client(world.url) as client:
         things = await make_collection(client, f"lamp{outcome.trials}x")
         reply = await client.delete(path_of(things, kind))
-    if reply.status:  # there is no such step in this deletion
+    if reply.status:  # this deletion has no such step
         outcome.figures["not passed"] = int(outcome.figures.get("not passed", 0)) + 1
         await world.kill(with_store=True)
     else:
@@ -106,7 +107,7 @@ async def _trial(world: World, outcome: Outcome, kind: str, place: str, where: s
                 | ({"session"} if kind == "turn" else set())
             )
             allowed = ("gone", "whole") if each in related else ("whole",)
-            half = kind == "turn" and each == "session"  # of which one turn may be gone
+            half = kind == "turn" and each == "session"  # one of whose turns may be gone
             outcome.expect(state in allowed or half, f"{where}: the {each} is {state}")
             if each == kind:
                 outcome.figures[state.split()[0]] = int(outcome.figures.get(state.split()[0], 0)) + 1

@@ -1,7 +1,7 @@
 """F26: the disk of the data folder fills up while turns are asked.
 
-The disk is a tmpfs in a mount namespace of its own, so nothing is left mounted and no privilege is needed
-where users may make namespaces. There this module runs as a process: `unshare -rm python -m
+The disk is a tmpfs in a mount namespace of its own, so nothing stays mounted and no privilege is needed if
+users may create namespaces. There this module runs as a process: `unshare -rm python -m
 tests.faults.process.disk TRIALS FOLDER SEED` prints the outcome as JSON.
 """
 
@@ -38,7 +38,7 @@ _DEADLINE_S = 10.0
 
 @dataclass
 class Disk:
-    """A mounted folder whose free room is set by a ballast file."""
+    """A mounted folder whose free space is set by a ballast file."""
 
     folder: Path
 
@@ -48,7 +48,7 @@ class Disk:
         subprocess.run(["mount", *options], check=True)
 
     def leave(self, megabytes: float) -> None:
-        """Whatever is free above that is taken; tried again when somebody wrote meanwhile."""
+        """Fill everything beyond that amount; retried when somebody wrote meanwhile."""
         with self._ballast.open("wb") as file:
             while (surplus := self._free_bytes() - int(megabytes * (1 << 20))) > 0:
                 with suppress(OSError):
@@ -98,7 +98,7 @@ class Filling:
         await self._afterwards(number, where)
 
     async def _write(self, client: Client, name: str, where: str) -> int:
-        """Some turns of one session. Returns how many were refused."""
+        """Write some turns of one session. Returns how many were refused."""
         session: dict[str, Any] = {}
         refused = 0
         for number in range(6):
@@ -111,7 +111,7 @@ class Filling:
         return refused
 
     def _check_reply(self, asked: str, reply: Reply, where: str) -> None:
-        """Acknowledged and whole, or refused before the first byte, or whole with ERROR and DONE."""
+        """Acknowledged and complete, or refused before the first byte, or complete with ERROR and DONE."""
         self.outcome.took(reply.took_s)
         if reply.code:
             self._count(f"{reply.status} {reply.code}")
@@ -126,7 +126,7 @@ class Filling:
         self.outcome.expect(reply.streamed.answer in ("", answer_to(asked)), promise)
 
     async def _while_full(self, client: Client, number: int, where: str) -> int:
-        """Reads go on, and one more question is answered in a defined way."""
+        """Reads still work, and one more question gets a defined answer."""
         live = await client.get("/health/live")
         self.outcome.expect(live.status == 200, f"{where}: /health/live {live.status}")
         ready = await client.get("/health/ready")
@@ -156,7 +156,7 @@ class Filling:
             self.outcome.expect(plain, f"{where}: the start ended with {error}")
 
     async def _afterwards(self, number: int, where: str) -> None:
-        """There is room again: the next question is answered, and all that was acknowledged is there."""
+        """With space again the next question is answered, and everything acknowledged exists."""
         if not self.world.url:
             await self.world.start()
         async with open_client(self.world.url) as client:
@@ -173,7 +173,7 @@ class Filling:
                 await self._check_session(client, session_id, where)
 
     async def _check_session(self, client: Client, session_id: str, where: str) -> None:
-        """A turn whose end could not be written reads as running until the next start: no loss here."""
+        """A turn whose end could not be written reads as running until the next start: not a loss here."""
         part = Outcome()
         await check_session(client, self.ledger, session_id, part, where)
         self.outcome.losses += [loss for loss in part.losses if "is running after a restart" not in loss]
@@ -210,7 +210,7 @@ async def fill(trials: int, folder: Path, seed: int) -> Outcome:
 
 
 def _run(trials: int, folder: Path, seed: int) -> Outcome:
-    """In a namespace of its own; without one the outcome says "skipped" and why."""
+    """Run in a namespace of its own; without one the outcome says "skipped" and why."""
     probe = folder / "probe"
     probe.mkdir()
     mount = ["mount", "-t", "tmpfs", "tmpfs", str(probe)]

@@ -99,7 +99,7 @@ class Killing:
         return how
 
     async def _restart(self, *, cold: bool, where: str) -> None:
-        """A refused start is a loss, and is tried again as a supervisor would."""
+        """A refused start is a loss, and is retried as a supervisor would."""
         for attempt in range(_MOST_STARTS):
             try:
                 await self.world.start(cold=cold)
@@ -122,10 +122,10 @@ class Killing:
             await check_turn(client, acknowledged, self.outcome, f"{where}, read again")
 
     async def _send_again(self, client: Client, where: str) -> None:
-        """What was not acknowledged is sent again under its id, and is then answered once and whole."""
+        """What was not acknowledged is sent again under its id, and is then answered once and completely."""
         for turn_id, (asked, body) in self.unanswered.items():
             reply = await client.ask(asked, **body)
-            if reply.status == 404:  # the crash came before its session was kept
+            if reply.status == 404:  # the crash came before its session was stored
                 reply = await client.ask(asked, turn_id=turn_id)
             turn = self.ledger.note(asked, reply)
             remaining = turn is not None and turn.turn_id == turn_id and turn.answer == answer_to(asked)
@@ -187,7 +187,7 @@ async def kill_between_store_and_done(trials: int, folder: Path, seed: int) -> O
 
 
 async def _die_at(world: World, model: EchoModel, outcome: Outcome, where: str, passed: int) -> None:
-    """The last of `passed` turns dies at the armed place; sent again, it is answered once and whole."""
+    """The last of `passed` turns dies at the armed place; sent again, it is answered once and completely."""
     ledger = Ledger()
     session: dict[str, Any] = {}
     async with open_client(world.url) as client:

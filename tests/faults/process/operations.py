@@ -1,4 +1,5 @@
-"""G2: thousands of random operations with restarts in between, beside a small model of what must be there."""
+"""G2: thousands of random operations with restarts in between, compared with a small model of the expected
+state."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ from tests.faults.world.warm_start import open_warm
 
 AT_ONCE = 4
 RESTART_EVERY = 500
-_MOST_TURNS = 40
+_MAX_TURNS = 40
 
 
 @dataclass
 class Operating:
-    """A worker of its own owns each session, so that the model knows the order of what happens in it."""
+    """Each session belongs to one worker, so that the model knows the order of its operations."""
 
     client: Client
     model: EchoModel
@@ -52,7 +53,7 @@ class Operating:
             (8, self.stop),
             (12, self.erase_turn),
             (4, self.erase_session),
-            (4, self.bring_in),
+            (4, self.import_tree),
         ]
         way = self.random.choices([way for _, way in ways], weights=[weight for weight, _ in ways])[0]
         name = getattr(way, "__name__", "")
@@ -64,9 +65,10 @@ class Operating:
         self._note(asked, reply, None)
 
     async def follow_up(self) -> None:
-        """Without a parent: the newest turn that counts is not told by the model, so the reply's is taken."""
+        """Without a parent: the model does not know which turn counts as newest, so the reply's parent is
+        taken."""
         talk = self._some()
-        if talk is None or len(talk.parents) >= _MOST_TURNS:
+        if talk is None or len(talk.parents) >= _MAX_TURNS:
             return await self.new_session()
         asked, reply = await self._ask(session_id=talk.session_id)
         self._note(asked, reply, talk)
@@ -140,8 +142,8 @@ class Operating:
         self.erased += list(talk.parents)
         del self.talks[talk.session_id]
 
-    async def bring_in(self) -> None:
-        """A tree with branches; parents stand before their children."""
+    async def import_tree(self) -> None:
+        """Import a tree with branches; parents come before their children."""
         ids = [str(uuid.UUID(int=self.random.getrandbits(128), version=4)) for _ in range(6)]
         parents: list[str | None] = [
             self.random.choice([None, *ids[:at]]) if at else None for at in range(len(ids))
@@ -190,7 +192,7 @@ class Operating:
         self.outcome.expect(remaining, f"worker {self.worker}, operation {self.number}: {promise}")
 
     async def check(self, *, texts: bool) -> None:
-        """Each session's tree is the model's; with `texts` each turn is read too."""
+        """Check that each session's tree is the model's; with `texts` each turn is read, too."""
         for talk in self.talks.values():
             reply = await self.client.get(f"/sessions/{talk.session_id}/tree")
             self._expect(reply.status == 200, f"{talk.session_id}: tree {reply.status} {reply.code}")
@@ -209,7 +211,7 @@ class Operating:
         strange = set(read) ^ set(talk.parents)
         self._expect(not strange, f"{talk.session_id}: {sorted(strange)} are on one side only")
         for fault in faults_of(read):
-            if fault not in self.reported:  # once, not after each restart again
+            if fault not in self.reported:  # once, not again after each restart
                 self._expect(False, f"{talk.session_id}: {fault}")
             self.reported.add(fault)
         for turn_id in set(read) & set(talk.parents):

@@ -1,10 +1,10 @@
-"""F37: the power is cut under writers of every kind of change, and what the disk has is served again.
+"""F37: the power is cut while writers make every kind of change, and the disk's content is served again.
 
 The data folder is an ext4 image on a loop device. The cut is ext4's own shutdown without a flush of its
 journal: from then on nothing reaches the image, neither pages that were written to nor the file system's
 metadata. A copy of the image is then mounted in its place, which replays the journal. The image itself cannot
-be mounted again: whoever makes a mount namespace meanwhile, as the trials of a full disk do, holds a copy of
-its mount for as long as that lives. All this needs root and loop devices.
+be mounted again: whoever creates a mount namespace meanwhile, like the trials of a full disk, holds a copy of
+its mount for as long as the namespace lives. All this needs root and loop devices.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ class Image:
         self.mount()
 
     def mount(self) -> None:
-        """Without `discard`: ext4 gives it for blocks of a transaction that the cut has aborted, too, and so
+        """Without `discard`: ext4 also issues it for blocks of a transaction that the cut has aborted, and so
         makes holes in files that the copy still has."""
         _run_command("mount", "-o", "loop,nodiscard", str(self.file), str(self.place))
 
     def unmount(self) -> None:
-        """From here; other mount namespaces may have it for longer."""
+        """Unmount here; other mount namespaces may keep it for longer."""
         _run_command("umount", "--lazy", str(self.place))
 
     def cut(self) -> None:
-        """Nothing reaches the image any more."""
+        """From here on nothing reaches the image."""
         descriptor = os.open(self.place, os.O_RDONLY)
         try:
             fcntl.ioctl(descriptor, _EXT4_SHUTDOWN, struct.pack("I", _WITHOUT_LOG))
@@ -77,8 +77,8 @@ class Image:
             os.close(descriptor)
 
     def mount_copy(self) -> None:
-        """Of what the cut has left, in its place. Nobody may live on: a store process that the server has
-        started after the cut would find the copy under the same path, and take it for its own."""
+        """Mount a copy of what the cut has left, in its place. No process may survive: a store process that
+        the server started after the cut would find the copy under the same path, and take it for its own."""
         left = self.file
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -98,7 +98,8 @@ def _run_command(*words: str) -> None:
 
 @dataclass
 class Stated:
-    """What the server said of sessions and documents: each title that may be read now, what is gone."""
+    """What the server acknowledged of sessions and documents: each title that may be read now, and what is
+    deleted."""
 
     titles: dict[str, Titles] = field(default_factory=dict)
     erased: set[str] = field(default_factory=set)
@@ -107,7 +108,7 @@ class Stated:
 
 
 class Cutting(Killing):
-    """The writers of F1, beside them some that name, rename and erase sessions, add and delete documents."""
+    """The writers of F1, beside others that name, rename and erase sessions, add and delete documents."""
 
     image: Image
     stated: list[Stated]
@@ -124,14 +125,14 @@ class Cutting(Killing):
         await self._check(f"trial {number}")
 
     def _body(self, mine: list[Acknowledged], choice: Random) -> dict[str, Any]:
-        """With the best passage alone: one beside it may be of a document that a changer deletes, which takes
-        it out of the turn."""
+        """With the best passage only: another may be of a document that a changer deletes, which removes it
+        from the turn."""
         return super()._body(mine, choice) | {"rerank_top_n": 1}
 
     async def _kill(self) -> str:
-        """At a random moment, or right after something was acknowledged. What is acknowledged after the cut
-        is no promise: a machine without power sends nothing, and a flush that the cut overtakes may come back
-        without an error, since the aborted transaction is no longer there to be waited for."""
+        """At a random moment, or right after an acknowledgement. An acknowledgement after the cut is not a
+        promise: a machine without power sends nothing, and a flush that the cut overtakes may return without
+        an error, since the aborted transaction can no longer be waited for."""
         await asyncio.sleep(self.random.uniform(0.2, 4))
         after = self.random.random() < 0.5
         if after:
@@ -148,7 +149,7 @@ class Cutting(Killing):
         await super()._restart(cold=cold, where=where)
 
     async def _change(self, name: str, choice: Random) -> None:
-        """Until the connection breaks; nobody else touches what it made."""
+        """Until the connection breaks; nobody else touches what this writer made."""
         mine = Stated()
         self.stated.append(mine)
         async with httpx.AsyncClient(base_url=self.world.url, timeout=30, trust_env=False) as client:

@@ -35,7 +35,7 @@ class Retrying:
     keys: dict[str, str] = field(default_factory=dict)
 
     async def after_done(self, key: str, choice: random.Random) -> int:
-        """Returns the calls of the model that this way may cost at most."""
+        """Return the maximum number of model calls of this way."""
         asked = question(key, choice.randint(1, 15))
         for _ in range(choice.randint(2, 4)):
             self._expect_whole(asked, await self._ask(asked, key))
@@ -49,10 +49,11 @@ class Retrying:
         return 1
 
     async def after_leaving(self, key: str, choice: random.Random) -> int:
-        """The client leaves; the turn goes on for the grace, or is cut and runs again. Both end whole."""
+        """The client leaves; the turn continues for the grace period, or is cut and runs again. Both end
+        complete."""
         asked = question(key, choice.randint(10, 30), 10)
         first = await self._ask(asked, key, leave_after_s=choice.choice((0.001, 0.01, 0.05, 0.1, 0.2)))
-        await asyncio.sleep(choice.choice((0, GRACE_S)))  # the second comes when the first is just being cut
+        await asyncio.sleep(choice.choice((0, GRACE_S)))  # just while the first is being cut
         again = await self._ask(asked, key)
         if again.code == "turn_interrupted":
             self.outcome.losses.append(
@@ -63,7 +64,7 @@ class Retrying:
         return 1 if first.acknowledged else 2
 
     async def after_stop(self, key: str, choice: random.Random) -> int:
-        """Stopped, kept as cancelled, and run again when it is sent again."""
+        """Stopped, stored as cancelled, and run again when it is sent again."""
         asked = question(key, choice.randint(20, 40), 20)
         speaking = asyncio.Event()
         first = asyncio.create_task(self._ask(asked, key, speaking=speaking))

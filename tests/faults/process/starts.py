@@ -1,4 +1,4 @@
-"""F1 where it is rare: the server is killed while it starts, and its store process is slow to notice."""
+"""F1 in rare moments: the server is killed while it starts, and its store process is slow to notice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Starting:
         await self.world.kill(with_store=True)
 
     async def _kill_the_start(self) -> list[psutil.Process]:
-        """Killed at a random moment after its store process is there. Returns the store process."""
+        """Kill it at a random moment after its store process exists. Returns the store process."""
         starting = asyncio.create_task(self.world.start())
         stores: list[psutil.Process] = []
         while not stores and not starting.done():

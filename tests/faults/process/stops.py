@@ -27,7 +27,7 @@ _PROBES = 10
 
 @dataclass
 class Stopping:
-    """`interrupted`: the answers that were cut, with what their clients had got of them."""
+    """`interrupted`: the answers that were cut, with what their clients had received of them."""
 
     world: World
     model: EchoModel
@@ -37,12 +37,12 @@ class Stopping:
     interrupted: dict[str, tuple[str, Reply]] = field(default_factory=dict)
 
     def grace_s(self, number: int) -> float:
-        """Short ones, and the default of the settings now and then."""
+        """Short ones, and now and then the default of the settings."""
         default = number % _DEFAULT_EVERY == _DEFAULT_EVERY - 1
         return _DEFAULT_GRACE_S if default else self.random.choice((1.0, 2.0, 3.0))
 
     async def trial(self, number: int, grace_s: float) -> None:
-        """The server runs with this grace. Leaves it stopped."""
+        """Run the server with this grace period. Leaves it stopped."""
         where = f"trial {number}, grace {grace_s:.0f} s"
         async with open_client(self.world.url) as client:
             speaking = [asyncio.Event() for _ in range(STREAMS)]
@@ -62,18 +62,18 @@ class Stopping:
     async def _stream(
         self, client: Client, key: str, grace_s: float, received: asyncio.Event
     ) -> tuple[str, Reply]:
-        """About half of them are done within the grace; all have begun before the signal."""
+        """About half of them finish within the grace period; all have begun before the signal."""
         longest_s = 1.5 * grace_s if grace_s < _DEFAULT_GRACE_S or self.random.random() < 0.1 else 4.0
         words = int(self.random.uniform(2, 2 + longest_s * 1000 / _PAUSE_MS))
         asked = question(key, words, _PAUSE_MS)
         reply = await client.ask(asked, speaking=received)
-        received.set()  # one that was refused holds nobody up
+        received.set()  # a refused one blocks nobody
         return asked, reply
 
     async def _probe(self, client: Client, key: str, where: str) -> None:
         """New turns while open ones finish: soon refused, and from then on always.
 
-        One that comes before the server has noticed the signal is an open one like the others.
+        One that arrives before the server has noticed the signal is an open one like the others.
         """
         refused = 0
         for at in range(_PROBES):
@@ -81,7 +81,7 @@ class Stopping:
             reply = await client.ask(asked)
             if reply.status == 200 and not refused:
                 self._check_stream(asked, reply, where)
-                await asyncio.sleep(0.1)  # the pace of one who asks again
+                await asyncio.sleep(0.1)  # the pace of a client that retries
                 continue
             refused += 1
             text = (reply.status, reply.code, bool(reply.retry_after))
@@ -118,7 +118,7 @@ class Stopping:
         )
 
     def _check_stream(self, asked: str, reply: Reply, where: str) -> None:
-        """Whole and acknowledged, or ERROR and DONE with a beginning of the answer."""
+        """Complete and acknowledged, or ERROR and DONE with the beginning of the answer."""
         if self.ledger.note(asked, reply) is not None:
             self._count("finished")
             return
@@ -136,7 +136,8 @@ class Stopping:
             self.interrupted[str(streamed.finished["turn_id"])] = (asked, reply)
 
     async def read_back(self, where: str) -> None:
-        """On the next server: what was acknowledged is whole, what was cut is kept as far as it was said."""
+        """On the next server: acknowledged answers are complete, cut ones are stored as far as they were
+        sent."""
         async with open_client(self.world.url) as client:
             for session_id in self.ledger.sessions:
                 await check_session(client, self.ledger, session_id, self.outcome, where)

@@ -1,4 +1,4 @@
-"""F40: the store's process is killed while the server lives: in a turn, an upload, a deletion, a title, a
+"""F40: the store's process is killed while the server lives: during a turn, an upload, a deletion, a title, a
 summary."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.faults.world.server_world import World, open_world
 from tests.faults.world.warm_start import open_warm
 
 SETTLED_S = 15.0
-_BACK_S, _AGAIN_S = 60.0, 0.05
+_BACK_S, _REPEAT_S = 60.0, 0.05
 _LONG_AND_SHORT = (("a", 200), ("b", 5), ("c", 5))
 _EARLY_SUMMARIES = {"COMPRESS_AFTER_TOKENS": "200", "MAX_RECENT_TURNS": "1"}
 Check = Callable[[Client], Awaitable[str]]
@@ -60,11 +60,12 @@ class StoreKills:
         self._outcome.took(time.monotonic() - back)
 
     async def _killed_during(self, work: Awaitable[Reply], most_s: float) -> Reply:
-        """Once, or again and again until it has ended: then the store is away when it is written."""
+        """Kill it once, or repeatedly until the work has ended: then the store is unreachable at the
+        write."""
         task, again = asyncio.ensure_future(work), self._random.random() < 0.5
         await asyncio.sleep(self._random.uniform(0, most_s))
         self._world.kill_store()
-        while again and not (await asyncio.wait([task], timeout=_AGAIN_S))[0]:
+        while again and not (await asyncio.wait([task], timeout=_REPEAT_S))[0]:
             self._world.kill_store()
         return await task
 
@@ -74,17 +75,17 @@ class StoreKills:
         reply = await self._killed_during(
             client.ask(asked, turn_id=turn_id, session_id=things.session_id), 0.8
         )
-        heard_whole = reply.streamed.answer == answer_to(asked)
-        self._count("turns heard whole" if heard_whole else "turns cut")
-        if heard_whole and not reply.acknowledged:
+        got_whole = reply.streamed.answer == answer_to(asked)
+        self._count("turns heard whole" if got_whole else "turns cut")
+        if got_whole and not reply.acknowledged:
             self._count("of them not stored at first")
 
         async def check(client: Client) -> str:
             read = await client.get(f"/turns/{turn_id}")
             if read.status == 404:
-                return f"{turn_id} is lost" if heard_whole else ""
+                return f"{turn_id} is lost" if got_whole else ""
             status, answer = read.json["status"], read.json["answer"]
-            if status == "running" or (heard_whole and (status, answer) != ("completed", answer_to(asked))):
+            if status == "running" or (got_whole and (status, answer) != ("completed", answer_to(asked))):
                 return f"{turn_id}, of which the reader had {reply.streamed.answer!r}, is {status} {answer!r}"
             return ""
 
@@ -150,7 +151,8 @@ class StoreKills:
         return check
 
     async def _summary(self, client: Client, things: Things, number: int) -> Check:
-        """Of a long turn, begun when another has followed it; what was cut off comes after the next."""
+        """Of a long turn, begun when another has followed it; a summary that was cut off is made after the
+        next."""
         long, second, third = (question(f"summary{number}{at}", words) for at, words in _LONG_AND_SHORT)
         session_id = (await client.ask(long)).streamed.session_id
         await self._killed_during(client.ask(second, session_id=session_id), 0.5)

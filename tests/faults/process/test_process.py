@@ -2,9 +2,9 @@
 
 Discriminates: storing the turn after DONE is sent (F1, F2); a new id for a retry (F18); no claim of the
 session (F19); closing the listeners at SIGTERM (F4); a parent that is shown after its turn was erased (G2);
-no check for room before a write (F26); an acknowledgement before the flush (F37); a start that
-compares nothing with what was written (F38); a deletion without its note (F39); a turn that is forgotten when
-it cannot be written (F40); places that are all one owner's (F41).
+no check for space before a write (F26); an acknowledgement before the flush (F37); a start that compares
+nothing with what was written (F38); a deletion without its note (F39); a turn that is forgotten when it
+cannot be written (F40); slots that all belong to one owner (F41).
 """
 
 from __future__ import annotations

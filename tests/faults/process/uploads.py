@@ -1,7 +1,7 @@
 """F41: one owner sends more than can be read at once, and leaves; meanwhile another owner's file is read.
 
-The flood comes from a process of its own: `python -m tests.faults.process.uploads URL KEY FILES` sends so
-many files at once and prints what each was answered, as JSON; what it measures is not delayed by the others.
+The flood comes from a separate process: `python -m tests.faults.process.uploads URL KEY FILES` sends so many
+files at once and prints the reply to each, as JSON; so it does not delay the measurement.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 async def send_one(url: httpx.URL, key: str, name: str, size_bytes: int) -> Answer:
-    """By hand, in pieces: fifty such files would not have room in the memory of a client library."""
+    """By hand, in pieces: fifty such files would not fit into the memory of a client library."""
     begun = time.monotonic()
     disposition = f'Content-Disposition: form-data; name="file"; filename="{name}"'
     part = f"--{_BOUNDARY}\r\n{disposition}\r\n\r\n# {name} {begun}\n\n".encode()

@@ -1,4 +1,4 @@
-"""F31, G14: the schedule in every zone, and on machines whose clocks are moved and which sleep."""
+"""F31, G14: the schedule in every zone, and on machines whose clocks are changed and which sleep."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.faults.outcome import Fault, Outcome
 from tests.support.stores.schedule import HOUR_US, REPORT, Clocks, MemoryLease
 
 _STEPS = 30
-_MOST_OFF_H = 20  # two machines then differ by less than what is taken for absurd
+_MOST_OFF_H = 20  # two machines then differ by less than the bound for an implausible clock
 _ZONES = sorted(name for name in available_timezones() if "/" in name and not name.startswith("posix"))
 
 
@@ -47,7 +47,7 @@ def _days(trials: int, folder: Path, seed: int) -> Outcome:
 
 
 def _change(zone: ZoneInfo, year: int, seeds: random.Random) -> datetime | None:
-    """One of the year's, to the day."""
+    """One of the year's changes, to the day."""
     days = [datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(367)]
     offsets = [day.astimezone(zone).utcoffset() for day in days]
     changes = [days[n] for n in range(1, len(days)) if offsets[n] != offsets[n - 1]]
@@ -55,7 +55,7 @@ def _change(zone: ZoneInfo, year: int, seeds: random.Random) -> datetime | None:
 
 
 def _time_near(moment: datetime, seeds: random.Random) -> tuple[int, int]:
-    """Where changes are: at night mostly."""
+    """Where changes happen: mostly at night."""
     hour = seeds.choice([0, 1, 1, 2, 2, 2, 3, 3, seeds.randrange(24), moment.hour])
     return hour, seeds.choice([0, 15, 30, 45, seeds.randrange(60)])
 
@@ -74,7 +74,7 @@ def _check_days(outcome: Outcome, figures: Counter[str], zone: ZoneInfo, middle:
         slot = slots.after(slot)
     figures["slots"] += len(results)
     for one, two in pairwise(results):
-        # A zone that crosses the date line leaves a day out, which no clock there ever shows.
+        # A zone that crosses the date line skips a day, which no clock there ever shows.
         skipped = (two - one).days == 2 and not _exists(one + timedelta(days=1), zone)
         outcome.expect((two - one).days == 1 or skipped, f"{zone} {time}: {one} is followed by {two}")
 
@@ -89,7 +89,7 @@ def _exists(day: date, zone: ZoneInfo) -> bool:
 
 @dataclass
 class Machine:
-    """One worker and its clocks. `moved_us` is how far the wall clock went since it was last looked at for a
+    """One worker and its clocks. `moved_us` is how far the wall clock moved since it was last checked for a
     run: by how much a run that begins now would delete too early."""
 
     name: int
@@ -193,7 +193,7 @@ async def _pass(world: World, machines: list[Machine], seconds: float, asleep: M
 
 
 async def _pass_days(world: World, machines: list[Machine], slots: Slots) -> None:
-    """With right clocks each slot is run, from the second day on: the first may be done already."""
+    """With right clocks each slot is run, from the second day on: the first may have run already."""
     await _pass(world, machines, 48 * 3_600)
     begin = world.now_us
     for _ in range(16):

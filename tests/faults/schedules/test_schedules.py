@@ -1,7 +1,8 @@
 """Short forms of the faults of the schedule; `python -m tests.faults` has the long ones.
 
-Discriminates: a lease that is taken without a condition (G14); no takeover (F29); a run that goes on when its
-lease is lost (F30); APScheduler's own times in a zone, and a clock that is trusted whatever it does (F31).
+Discriminates: a lease that is taken without a condition (G14); no takeover (F29); a run that continues when
+its lease is lost (F30); APScheduler's own times in a zone, and a clock that is trusted whatever it does
+(F31).
 """
 
 from __future__ import annotations

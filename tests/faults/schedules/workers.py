@@ -1,4 +1,4 @@
-"""F29, F30, G14: several processes and one schedule; they are killed, stopped, and their clocks differ."""
+"""F29, F30, G14: several processes with one schedule; they are killed, stopped, and their clocks differ."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Crew:
 
     @property
     def hold(self) -> Path:
-        """While it is there, what runs goes on running."""
+        """While this file exists, running jobs keep running."""
         return self.folder / "hold"
 
     def lines(self, what: str) -> list[Line]:
@@ -57,7 +57,7 @@ class Crew:
         while not happened():
             if time.monotonic() > end:
                 return False
-            await asyncio.sleep(0.02)  # between two looks
+            await asyncio.sleep(0.02)  # between two polls
         return True
 
     def kill(self, pid: int) -> None:
@@ -138,7 +138,7 @@ def _check(outcome: Outcome, ended: list[Line]) -> None:
 
 
 async def _kill(trials: int, folder: Path, seed: int) -> Outcome:
-    """The holder dies while it runs; measured is the time until another one begins."""
+    """The holder dies while it runs; measured is the time until another run begins."""
     outcome, seeds = Outcome(), random.Random(seed)
     async with open_crew(folder, seeds) as crew:
         for trial in range(trials):
@@ -169,7 +169,7 @@ def _expect_once(outcome: Outcome, ended: list[Line]) -> None:
 
 
 async def _stop(trials: int, folder: Path, seed: int) -> Outcome:
-    """The holder is stopped for longer than its lease, as by a machine that sleeps, and goes on."""
+    """The holder is stopped for longer than its lease, as by a machine that sleeps, and then continues."""
     outcome = Outcome()
     async with open_crew(folder, random.Random(seed)) as crew:
         for trial in range(trials):

@@ -1,1 +1,1 @@
-"""Faults while the store is kept in order: expiry, repair, compaction, backup."""
+"""Faults during maintenance of the store: expiry, repair, compaction, backup."""

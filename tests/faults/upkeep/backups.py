@@ -1,4 +1,4 @@
-"""F36 and G13: a backup while turns are written, restored elsewhere; F3: killed while doing either."""
+"""F36 and G13: a backup while turns are written, restored elsewhere; F3: killed during either."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class BackingUp:
         await asyncio.to_thread(shutil.rmtree, folder)
 
     def _acknowledged(self) -> Ledger:
-        """As of now; `asked` goes on growing, for whatever else is in the archive was asked, too."""
+        """As of now; `asked` keeps growing, since whatever else is in the archive was asked, too."""
         sessions = {session_id: list(turns) for session_id, turns in self.ledger.sessions.items()}
         return Ledger(dict(self.ledger.turns), sessions, self.ledger.asked)
 

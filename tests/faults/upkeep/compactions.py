@@ -1,8 +1,8 @@
 """F3: killed while a collection is compacted and written to.
 
-The server is one in miniature, so that compactions follow each other without pause: `python -m
+The server is a miniature one, so that compactions follow each other without pause: `python -m
 tests.faults.upkeep.compactions FOLDER FIRST` opens the store in FOLDER, writes and deletes points with
-numbers from FIRST on, compacts all the while, and prints what was acknowledged.
+numbers from FIRST on, compacts continuously, and prints what was acknowledged.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Killing:
             await self._check(client, where)
 
     async def _listen(self, server: asyncio.subprocess.Process, place: str) -> None:
-        """Until it dies by itself, or until a compaction has failed or succeeded, and some writes more."""
+        """Until the process dies on its own, or until a compaction has failed or succeeded, and some writes
+        after it."""
         assert server.stdout is not None
         failed_before, done_before = self._acknowledged.failed, self._acknowledged.compactions
         left = self._random.randint(1, 200 if place else 1_000)
@@ -129,10 +130,10 @@ async def _miniature(folder: Path, place: str, first: int) -> AsyncIterator[asyn
         await server.wait()
 
 
-# ---- the server in miniature --------------------------------------------------------------------
+# ---- the miniature server -----------------------------------------------------------------------
 
 
-def _say(kind: str, number: int = 0) -> None:
+def _report(kind: str, number: int = 0) -> None:
     os.write(1, f"{kind} {number}\n".encode())
 
 
@@ -140,26 +141,26 @@ async def _write(client: EdgeClient, number: int) -> None:
     """Every third point is deleted again."""
     while True:
         try:
-            _say("asked", number)
+            _report("asked", number)
             await client.upsert(COLLECTION, [thing(number)])
-            _say("wrote", number)
+            _report("wrote", number)
             if number % 9 < WRITERS:
-                _say("asked", number)
+                _report("asked", number)
                 await client.delete(COLLECTION, [nth_id(number)])
-                _say("deleted", number)
+                _report("deleted", number)
         except StoreUnavailableError:
             pass  # the store has died; the next request starts another
         number += WRITERS
-        await asyncio.sleep(0.003)  # the compaction has its turns
+        await asyncio.sleep(0.003)  # gives the compaction its turns
 
 
 async def _compact(client: EdgeClient) -> None:
     while True:
         try:
             await client.compact(COLLECTION)
-            _say("compacted")
+            _report("compacted")
         except StoreUnavailableError:
-            _say("failed")
+            _report("failed")
 
 
 async def _serve(folder: Path, first: int) -> None:

@@ -1,4 +1,4 @@
-"""F3: the process is killed while a document, or a new version of one, is read in."""
+"""F3: the process is killed while a document, or a new version of one, is ingested."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def _ingest_trials(trials: int, folder: Path, choice: random.Random) -> Ou
 
 
 async def _ingest_once(world: World, where: str, note: str, outcome: Outcome, *, is_change: bool) -> None:
-    """Killed, started again: what was accepted is read in whole, and never found by half."""
+    """Killed, started again: an accepted document is ingested completely, and never found by half."""
     if is_change:
         await world.start()
         async with httpx.AsyncClient(base_url=world.url, timeout=30) as client:
@@ -82,7 +82,7 @@ async def _upload(client: httpx.AsyncClient, text: str) -> dict[str, Any]:
 async def _expect_whole_in_search(
     client: httpx.AsyncClient, note: str, outcome: Outcome, *, is_change: bool
 ) -> None:
-    """While it goes on being read in: of a change one version at least."""
+    """While it is still being ingested: of a change at least one version."""
     hits = (await client.post("/search", json={"question": "the fee of tier 7"})).json()["candidates"]
     if is_change:
         outcome.expect(bool(hits), f"{note}: neither version is found")
@@ -91,11 +91,11 @@ async def _expect_whole_in_search(
 async def _expect_whole(
     client: httpx.AsyncClient, note: str, outcome: Outcome, *, must_be_new: bool, is_change: bool
 ) -> None:
-    """Accepted: the new version; else that, or what was there before."""
+    """Accepted: the new version; otherwise that, or the previous one."""
     documents = (await client.get("/documents")).json()["documents"]
     words = json.dumps(documents)[:300]
     if not documents and not must_be_new and not is_change:
-        return  # it was killed before anything of it was kept
+        return  # it was killed before any of it was stored
     outcome.expect([d["status"] for d in documents] == ["ready"], f"{note}: {words}")
     for document in documents:
         path = f"/documents/{document['document_id']}/chunks"
@@ -112,7 +112,7 @@ async def _expect_whole(
 
 
 async def _read_in(client: httpx.AsyncClient, job_id: str | None) -> None:
-    """No job: the document was there already, whole. The stream of a job ends with it."""
+    """No job: the document already existed completely. The stream of a job ends with it."""
     if job_id:
         await client.get(f"/jobs/{job_id}/stream")
 

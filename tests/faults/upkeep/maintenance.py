@@ -115,13 +115,13 @@ def _repair(trials: int, folder: Path, seed: int) -> Outcome:
 
 
 def _restore(folder: Path, before: dict[str, models.Record], outcome: Outcome, note: str) -> None:
-    """The backup that the first run made, the one that was killed, still has everything as it was."""
+    """The backup made by the first run, which was killed, still has everything unchanged."""
     archives = sorted((folder / "backups").glob("*.zip"))
     outcome.expect(bool(archives), f"{note}: no backup")
     (folder / "store").rename(folder / "repaired")
     restored = _command("wenmai", folder, "restore", str(archives[0]), "--apply")
-    said = f"{restored.returncode} {restored.stderr[-300:]}{restored.stdout[-300:]}"
-    outcome.expect(restored.returncode == 0, f"{note}, restored: {said}")
+    output = f"{restored.returncode} {restored.stderr[-300:]}{restored.stdout[-300:]}"
+    outcome.expect(restored.returncode == 0, f"{note}, restored: {output}")
     outcome.expect(asyncio.run(_points(folder)) == before, f"{note}, restored: not as it was")
 
 
@@ -134,7 +134,8 @@ async def _points(folder: Path) -> dict[str, models.Record]:
 
 
 async def _write_legacy(folder: Path, number: int) -> dict[str, list[float]]:
-    """Turns as the first version wrote them: numbered points, no ids, no parents. Question → its vector."""
+    """Write turns like the first version: numbered points, no ids, no parents. Returns question → its
+    vector."""
     choice = random.Random(number)
     vectors = {f"question {n}": _unit([choice.random() for _ in range(DIMENSION)]) for n in range(number)}
     points = [
@@ -159,7 +160,7 @@ def _unit(vector: list[float]) -> list[float]:
 
 
 async def _unrepaired(folder: Path, vectors: dict[str, list[float]]) -> list[str]:
-    """What is wrong after the repair was run again: turns, chain, vectors."""
+    """What is still wrong after the repair was run again: turns, chain, vectors."""
     async with open_maintenance(make_settings(folder)) as maintenance:
         store = maintenance.conversations.turns._store
         records, _ = await store.scroll("conversations", limit=1_000, with_vectors=True)

@@ -35,7 +35,7 @@ def _reembed(trials: int, folder: Path, seed: int) -> Outcome:
         outcome.trials += 1
         if trial % 2 == 0:
             continue
-        # and back, killed again: the old store is brought level, not begun anew
+        # and back, killed again: the old store is brought up to date, not rebuilt
         where = choice.choice(_SWITCHES)
         _change(data, HASHING, where, f"trial {trial}, back, killed at {where}", outcome)
         asyncio.run(_expect_whole(data, HASHING, f"trial {trial}, back, killed at {where}", outcome))
@@ -46,7 +46,7 @@ _SWITCHES = ["reembed.switch:1", "reembed.switch:2", "reembed.switch:3"]
 
 
 def _change(data: Path, embedding: str, where: str, note: str, outcome: Outcome) -> None:
-    """Killed there, and run again to its end."""
+    """Killed during it, and run again to its end."""
     killed = _run(data, embedding, failpoint=where)
     begun = time.monotonic()
     rerun = _run(data, embedding)
@@ -76,7 +76,7 @@ async def _write(data: Path, numbers: range) -> None:
 
 
 async def _expect_whole(data: Path, embedding: str, note: str, outcome: Outcome) -> None:
-    """Every turn once, with the vectors of this embedding, in a store that a server starts on."""
+    """Every turn exists once, with the vectors of this embedding, in a store on which a server starts."""
     model = WiderEmbedding() if embedding == WIDER else HashingEmbedding()
     async with open_app(make_settings(data, models={"embedding": embedding})) as app:
         store = app.container.store

@@ -1,9 +1,8 @@
-"""Short forms of the faults of what keeps the store in order: kill points of expiry, repair, ingestion,
-compaction, backup, restore and re-embedding (F3), and a backup under writes (F36); `python -m tests.faults`
-has the long ones.
+"""Short forms of the maintenance faults: kill points of expiry, repair, ingestion, compaction, backup,
+restore and re-embedding (F3), and a backup under writes (F36); `python -m tests.faults` has the long ones.
 
 Discriminates: deleting turns before their traces; a repair that moves a point before it is copied; a swap of
-folders that a start does not finish; a copy that is not told what changed meanwhile.
+folders that a start does not finish; a copy that misses changes made meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long the server's loop lets a small request wait, seen from outside."""
+"""How long the server's event loop lets a small request wait, measured from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`for_core_s` of it the server or the probe could have gone on and had no core: the machine's doing."""
+    """For `for_core_s` of it the server or the probe could have run but had no core: the machine's fault."""
 
     took_s: float
     for_core_s: float
@@ -47,5 +47,5 @@ async def probe(world: WireWorld, seconds: float) -> list[Wait]:
 
 
 def _waited_for_core_s(pids: tuple[int, ...]) -> float:
-    """Of the processes' main threads since they began; the second figure of Linux's schedstat, in ns."""
+    """The total of the processes' main threads so far; the second figure of Linux's schedstat, in ns."""
     return sum(int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9

@@ -21,7 +21,7 @@ _EVENT_ID = re.compile(rb"^id: [^:]+:(\d+)$", re.M)
 
 @dataclass(slots=True)
 class RawReply:
-    """All that came on one connection, without HTTP's own bytes; moments count from the request."""
+    """All data of one connection, without HTTP's own bytes; times count from the request."""
 
     turn_id: str
     status: int = 0
@@ -29,7 +29,7 @@ class RawReply:
     head_s: float = 0.0
     content_s: float | None = None
     ended_s: float = 0.0
-    whole: bool = False  # HTTP's own end came
+    whole: bool = False  # HTTP's own end arrived
     pings: int = 0
     streamed: Streamed = field(default_factory=lambda: Streamed([]))
 
@@ -53,7 +53,7 @@ class RawClient:
         await asyncio.get_running_loop().sock_sendall(self.sock, payload)
 
     async def ask(self, question: str, **body: Any) -> None:
-        """Connect and send the question; what comes is not read."""
+        """Connect and send the question; the reply is not read."""
         self.turn_id = body.setdefault("turn_id", str(uuid.uuid4()))
         await self.connect()
         self.asked_at = time.monotonic()
@@ -91,7 +91,7 @@ class RawClient:
             reply.whole = False
         reply.ended_s = self._since()
         self.leave()
-        _take_apart(bytes(got), reply)
+        _parse(bytes(got), reply)
         return reply
 
     async def _read_on(self, got: bytearray, reply: RawReply) -> None:
@@ -102,7 +102,7 @@ class RawClient:
                 reply.content_s = self._since()
 
     def leave(self, *, rst: bool = False) -> None:
-        """Close with RST; or with FIN, for which what has come must have been read."""
+        """Close with RST; or with FIN, for which the received data must have been read."""
         if self.sock.fileno() < 0:
             return
         if rst:
@@ -130,7 +130,7 @@ def request(method: str, path: str, body: Any = None, *, headers: str = "") -> b
     return head.encode() + b"\r\n" + payload
 
 
-def _take_apart(got: bytes, reply: RawReply) -> None:
+def _parse(got: bytes, reply: RawReply) -> None:
     head, _, body = got.partition(b"\r\n\r\n")
     reply.status = int(head.split(b" ", 2)[1]) if head.startswith(b"HTTP/") else 0
     if b"transfer-encoding: chunked" in head.lower():
@@ -143,7 +143,7 @@ def _take_apart(got: bytes, reply: RawReply) -> None:
 
 
 def complete_events(got: bytes) -> tuple[bytes, int]:
-    """Of what came before the client left: the events that came whole, and the last one's number."""
+    """The events that arrived completely before the client left, and the last one's number."""
     body, _ = _unchunked(got.partition(b"\r\n\r\n")[2])
     wire = body[: body.rfind(b"\n\n") + 2]
     numbers = _EVENT_ID.findall(wire)
@@ -151,7 +151,7 @@ def complete_events(got: bytes) -> tuple[bytes, int]:
 
 
 def _unchunked(body: bytes) -> tuple[bytes, bool]:
-    """The bytes, and whether the last chunk came."""
+    """The bytes, and whether the last chunk arrived."""
     parts: list[bytes] = []
     at = 0
     while True:

@@ -23,16 +23,16 @@ from tests.faults.wire.world import WireWorld, new_tag, question, wire_world
 from tests.support.wire.sse import Streamed, frames
 
 CLOSED_IN_S = 1.0
-AT_A_TIME = 16
+MAX_PARALLEL = 16
 GRACE_S = 3.0
 FLOODS = 3
 LONG_ANSWERS = {
     "DISCONNECT_GRACE_S": str(GRACE_S),
     "MAX_ANSWER_CHARS": "10000000",
     "ANSWER_TIMEOUT_S": "60",
-    "PING_INTERVAL_S": "2.5",  # two of them without a byte taken cut a reader off
+    "PING_INTERVAL_S": "2.5",  # a reader that takes no byte for two of them is disconnected
 }
-FEW_SEATS = {  # what leaks is soon missed
+FEW_SLOTS = {  # a leak is soon noticed
     "MAX_STREAMS": "80",
     "MAX_STREAMS_PER_KEY": "80",
     "MAX_ANSWER_CHARS": "10000000",
@@ -93,12 +93,12 @@ def leaving(moments: tuple[Moment, ...], ways: tuple[bool, ...]) -> Check:
 
     async def check(world: WireWorld, trials: int, rng: random.Random) -> Outcome:
         outcome = Outcome()
-        seats = asyncio.Semaphore(AT_A_TIME)
+        slots = asyncio.Semaphore(MAX_PARALLEL)
         cases = list(itertools.islice(itertools.cycle(itertools.product(moments, ways)), trials))
         rng.shuffle(cases)
 
         async def one(moment: Moment, rst: bool) -> None:
-            async with seats:
+            async with slots:
                 try:
                     left = await _leave(world, moment, rst=rst)
                 except (AssertionError, TimeoutError, OSError) as error:
@@ -130,23 +130,23 @@ async def _check_left(world: WireWorld, outcome: Outcome, left: Left) -> None:
     turn = await world.stored(left.turn_id)
     status = turn.get("status", "absent")
     at_cap = CAP_CHARS - 100 < len(turn.get("answer", "")) <= CAP_CHARS
-    whole_first = status == "completed" and at_cap  # a flood may be over before its reader leaves
+    whole_first = status == "completed" and at_cap  # a flood may end before its reader leaves
     fine = status == "interrupted" or (status == "absent" and not calls) or whole_first
     outcome.expect(fine, f"{left.what}: stored as {status}, {len(calls)} calls")
 
 
 async def check_coming_back(world: WireWorld, trials: int, rng: random.Random) -> Outcome:
-    """F14 with a grace: the whole turn for a reader that comes back, an end for one that does not."""
+    """F14 with a grace period: the whole turn for a reader that returns, an end for one that does not."""
     outcome = Outcome()
-    for start in range(0, trials, AT_A_TIME):
-        some = range(start, min(start + AT_A_TIME, trials))
+    for start in range(0, trials, MAX_PARALLEL):
+        some = range(start, min(start + MAX_PARALLEL, trials))
         await asyncio.gather(*[_come_back(world, outcome, rng, number) for number in some])
     await asyncio.gather(*[_stay_away(world, outcome, rst=rst) for rst in (True, False)])
     return outcome
 
 
 async def _come_back(world: WireWorld, outcome: Outcome, rng: random.Random, number: int) -> None:
-    """Read a part, leave, come back within the grace, read the rest: together, one whole stream."""
+    """Read a part, leave, return within the grace period, read the rest: together, one complete stream."""
     client, tag = RawClient(world.port), new_tag()
     await client.ask(question(tag), model_id="three_seconds")
     first, observed = complete_events(await client.wait_for(CONTENT, rng.randint(1, 12)))
@@ -187,7 +187,7 @@ async def _stay_away(world: WireWorld, outcome: Outcome, *, rst: bool) -> None:
 
 
 async def check_stop_in_flood(world: WireWorld, trials: int, rng: random.Random) -> Outcome:
-    """A stop, too, is felt while a model floods."""
+    """A stop takes effect even while a model floods."""
     outcome = Outcome()
     for _ in range(trials):
         client, tag = RawClient(world.port), new_tag()
@@ -253,11 +253,11 @@ CHECKS: tuple[tuple[str, str, Check, dict[str, str], int, int], ...] = (
         "G3 F13 F14 clients leave",
         "upstream closed in 1 s, nothing is left",
         leaving(MOMENTS, (True, False)),
-        FEW_SEATS,
+        FEW_SLOTS,
         40,
         1_000,
     ),
-    ("F15 RST before the body", "the slot is free again", leaving(UNREAD, (True,)), FEW_SEATS, 40, 1_000),
+    ("F15 RST before the body", "the slot is free again", leaving(UNREAD, (True,)), FEW_SLOTS, 40, 1_000),
     ("F14 a reader comes back", "the whole turn, or an end", check_coming_back, LONG_ANSWERS, 8, 100),
     ("F14 a stop in a flood", "upstream closed in 1 s", check_stop_in_flood, LONG_ANSWERS, 3, 100),
     ("F16 a flood without a reader", "others are not held up", check_flood, LONG_ANSWERS, 1, 5),

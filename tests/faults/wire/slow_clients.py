@@ -20,13 +20,13 @@ from tests.support.servers.app import CHAT
 
 ASKS = 15
 LATER_MS = 50.0
-FIRST_BYTE_S = 1.0  # the head's time begins anew with its first byte
+FIRST_BYTE_S = 1.0  # the timeout of the head restarts with its first byte
 BODIES_FROM = 1_000  # trials: their deadline is five minutes, for the long form
 
 
 @dataclass(slots=True)
 class SlowClients:
-    """What they are, how long each may stay, and how long each did."""
+    """Their kinds, how long each may stay, and how long each did."""
 
     limit_s: dict[str, float]
     stayed: dict[str, list[float]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class SlowClients:
 
 
 async def check_slow(world: WireWorld, trials: int, rng: random.Random) -> Outcome:
-    """`trials` idle sockets, a tenth as many that send heads or bodies at 1 B/s."""
+    """`trials` idle sockets, and a tenth as many that send heads or bodies at 1 B/s."""
     outcome = Outcome(trials=trials)
     await _first_frame_s(world)
     alone_s = await _first_frame_s(world)
@@ -56,15 +56,15 @@ async def check_slow(world: WireWorld, trials: int, rng: random.Random) -> Outco
 
 
 async def _spaced(kinds: list[str]) -> AsyncIterator[str]:
-    """Not all in one moment: the listener's queue is another fault's."""
+    """Not all at once: the listener's queue is another fault."""
     for number, kind in enumerate(kinds):
         if number % 50 == 0:
-            await asyncio.sleep(0.02)  # a breath for the listener
+            await asyncio.sleep(0.02)  # a pause for the listener
         yield kind
 
 
 async def _stay(world: WireWorld, kind: str, slow: SlowClients) -> None:
-    """As long as the server lets it, and a little longer than it may."""
+    """As long as the server allows, and a little longer than it should."""
     client = RawClient(world.port)
     await client.connect()
     began = time.monotonic()
@@ -119,7 +119,7 @@ async def _first_frame_s(world: WireWorld) -> float:
 
 
 def allow_sockets() -> None:
-    """As many as the system gives this process, and the server that it starts."""
+    """As many as the system allows this process, and the server that it starts."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -1,4 +1,4 @@
-"""F17: readers that stop reading, all on one long answer, so that what each of them costs is seen."""
+"""F17: readers that stop reading, all on one long answer, so that the cost of each shows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.faults.wire.world import WireWorld, new_tag, question
 
 CUT_OFF_S = 5.0  # two pings of this world
 RECEIVE_BYTES = 4_096
-ANSWER_BYTES = 6_000_000  # at full speed; the kernel takes three of them for a reader that does not read
+ANSWER_BYTES = 6_000_000  # at full speed; the kernel buffers three of them for a reader that does not read
 ALLOWED_MB = 50.0
 ASKS = 7
 
 
 async def check_stuck(world: WireWorld, trials: int, rng: random.Random) -> Outcome:
-    """Each is cut at the send time-out; others do not wait longer for their first content."""
+    """Each is disconnected at the send time-out; others do not wait longer for their first content."""
     outcome = Outcome(trials=trials)
     keeper, reading = await _long_answer(world)
     await _first_content_s(world)
@@ -31,7 +31,7 @@ async def check_stuck(world: WireWorld, trials: int, rng: random.Random) -> Outc
     stuck = [RawClient(world.port, RECEIVE_BYTES) for _ in range(trials)]
     for client in stuck:
         await client.resume(keeper.turn_id)
-    await asyncio.sleep(0.5)  # what the kernel takes for them is taken
+    await asyncio.sleep(0.5)  # the kernel's buffers are full
     asking = asyncio.create_task(_first_content_s(world))
     cut_after: dict[int, float] = {}
     visited: set[int] = set()
@@ -67,7 +67,7 @@ def _judge(outcome: Outcome, cut_after: dict[int, float], trials: int, grown_mb:
 
 
 async def _long_answer(world: WireWorld) -> tuple[RawClient, asyncio.Task[bytes]]:
-    """A turn that has said much and goes on, and the one reader that reads it."""
+    """A turn that has already sent much and continues, and the only reader that reads it."""
     keeper, tag = RawClient(world.port), new_tag()
     await keeper.ask(question(tag), model_id="six_million")
     reading = asyncio.create_task(keeper.wait_for(b"\n\ndata: DONE:", limit_s=120))
@@ -76,7 +76,7 @@ async def _long_answer(world: WireWorld) -> tuple[RawClient, asyncio.Task[bytes]
         calls = await world.calls(tag)
         if calls and calls[0].sent > ANSWER_BYTES:
             break
-        await asyncio.sleep(0.2)  # between two looks
+        await asyncio.sleep(0.2)  # between two polls
     await asyncio.sleep(1.0)  # the buffers on the way fill up
     return keeper, reading
 
@@ -97,7 +97,7 @@ def _note_cut(
     visited: set[int],
     cut_after: dict[int, float],
 ) -> None:
-    """By what the server holds: its end of a connection does not get through to such a reader."""
+    """Determined by what the server holds: its end of a connection does not reach such a reader."""
     held = {
         link.raddr.port for link in process.net_connections("tcp") if link.raddr and link.laddr.port == port
     }

@@ -1,4 +1,4 @@
-"""tcpx: a TCP proxy that spoils connections on demand, in a thread of its own."""
+"""tcpx: a TCP proxy that disturbs connections on demand, in a separate thread."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER for 0 s: closing sends RST
 class Toxics:
     """What happens to the bytes of one direction; counts are bytes since the connection was made.
 
-    `swallow_after`: what follows disappears and the connection stays; `reset_after`: RST to both sides;
-    `limit_after`: an orderly end to both sides; `refuse`: RST as soon as the connection is there.
+    `swallow_after`: later bytes disappear and the connection stays; `reset_after`: RST to both sides;
+    `limit_after`: an orderly end to both sides; `refuse`: RST as soon as the connection exists.
     """
 
     latency_s: float = 0.0
@@ -42,8 +42,8 @@ CLEAN = Toxics()
 
 
 class TcpProxy:
-    """Listens on `port`. `down` (server to client) and `up` may be set at any time, from any thread, and hold
-    for open connections too. `accepted` counts; `open_clients` and `open_upstreams` are open now."""
+    """Listens on `port`. `down` (server to client) and `up` may be set at any time, from any thread, and also
+    apply to open connections. `accepted` counts; `open_clients` and `open_upstreams` are open now."""
 
     def __init__(self, target_port: int) -> None:
         self.target_port = target_port
@@ -63,7 +63,7 @@ class TcpProxy:
         self._ready.wait(10)
 
     def close(self) -> None:
-        """Reset what is open and end the thread."""
+        """Reset open connections and end the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 

@@ -1,8 +1,9 @@
 """Short forms of the faults of the wire, the model and the readers; the long ones: `python -m tests.faults`.
 
 Discriminates: a retry after the first token (F8); a stream's clean end taken for the answer's (F9); decoding
-each read by itself (F10); no cap on what is said (F12); no wait for the connection's close when a reader goes
-(G3); one batch of all that waits for a late reader (F17); no deadline for a head (F20).
+each read separately (F10); no cap on the answer's length (F12); no wait for the connection's close when a
+reader goes (G3); a single batch of everything that waits for a late reader (F17); no deadline for a head
+(F20).
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireWorld]:
 
 @pytest.fixture(scope="module")
 def patient_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireWorld]:
-    """Waits for readers, and lets a model say very much."""
+    """Waits for readers, and lets a model send very much."""
     with wire_world(tmp_path_factory.mktemp("patient"), **readers.LONG_ANSWERS) as opened:
         yield opened
 
 
 def expect_all(world: WireWorld, *checks: Coroutine[None, None, Outcome]) -> None:
-    """All checks at the same time; then the server is at rest and well."""
+    """All checks in parallel; then the server is at rest and healthy."""
 
     async def run() -> list[Outcome]:
         outcomes = list(await asyncio.gather(*checks))
@@ -86,6 +87,6 @@ def test_a_reader_that_leaves_closes_the_models_connection(world: WireWorld, nam
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", GRACE)
-def test_readers_that_come_back_stay_away_or_stop_reading(patient_world: WireWorld, name: str) -> None:
+def test_readers_that_return_stay_away_or_stop_reading(patient_world: WireWorld, name: str) -> None:
     check, short = READERS[name]
     expect_all(patient_world, check(patient_world, short, seeded()))

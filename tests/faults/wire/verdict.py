@@ -1,4 +1,4 @@
-"""What every turn must keep to, whatever the model did: the wire's grammar, and what is stored of it."""
+"""What every turn must satisfy, whatever the model did: the wire's grammar, and the stored turn."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LETTERS = {
     "SESSION": "s", "STATUS": "t", "THINK": "h", "CONTENT": "c", "SOURCE": "q", "ERROR": "e", "DONE": "d",
 }  # fmt: skip
 _GRAMMAR = re.compile(r"s[thc]*q?e?t?d")
-# A provider's own sentence and its address are told to whoever is to mend it; keys and our inside are not.
+# A provider's own message and its address are shown to whoever is to fix it; keys and our internals are not.
 _LEAKS = re.compile(r"Traceback|/site-packages|scripted-key")
 CODE_MARGIN_S = 0.75  # of a busy machine, beside the second that every bound already allows
 
 
 def broken_wire(reply: RawReply) -> Iterator[str]:
-    """Where the stream of a turn is not what docs/guide/en/api.md says."""
+    """Yield where the stream of a turn differs from docs/guide/en/api.md."""
     if reply.status != 200:
         yield f"HTTP {reply.status}: {reply.wire[:200]!r}"
         return
@@ -46,7 +46,7 @@ def broken_wire(reply: RawReply) -> Iterator[str]:
 
 
 def broken_store(reply: RawReply, turn: dict[str, Any]) -> Iterator[str]:
-    """Where the stored turn is not the one that was streamed."""
+    """Yield where the stored turn differs from the streamed one."""
     if not turn:
         yield "the turn is not stored"
         return
@@ -63,7 +63,7 @@ def broken_store(reply: RawReply, turn: dict[str, Any]) -> Iterator[str]:
 
 
 def error_code(reply: RawReply) -> str:
-    """Of the STATUS error, "" without one."""
+    """The code of the STATUS error; "" without one."""
     codes = [status.get("code", "") for status in reply.streamed.statuses if status["stage"] == "error"]
     return str(codes[-1]) if codes else ""
 
@@ -71,7 +71,7 @@ def error_code(reply: RawReply) -> str:
 def broken_promises(
     expect: Expect, reply: RawReply, turn: dict[str, Any], calls: list[Call]
 ) -> Iterator[str]:
-    """All of it, for one turn and what its script lets one expect."""
+    """All checks of one turn, against what its script lets one expect."""
     yield from broken_wire(reply)
     if reply.status != 200:
         return
@@ -98,7 +98,7 @@ def _broken_end(expect: Expect, reply: RawReply, turn: dict[str, Any]) -> Iterat
     text = streamed.finished.get("finish_reason") if "finished" in reply.wire.decode() else None
     if expect.end == "capped" and not failed and text != "length":
         yield f"cut without a word: finish_reason {text!r}, no ERROR"
-    if expect.text is not None and streamed.answer != expect.text.rstrip():  # no answer ends in white space
+    if expect.text is not None and streamed.answer != expect.text.rstrip():  # no answer ends with white space
         yield f"the text is {_short(streamed.answer)}, not {_short(expect.text)}"
     if expect.thinking is not None and streamed.text("THINK") != expect.thinking:
         yield f"the thinking is {_short(streamed.text('THINK'))}"

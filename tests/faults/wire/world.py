@@ -1,4 +1,4 @@
-"""A server, a misbehaving model behind it and a spoiling proxy between them."""
+"""A server, a misbehaving model behind it and a disturbing proxy between them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SHORT_LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a resting server holds."""
+    """The resources of a server at rest."""
 
     tasks: int
     descriptors: int
@@ -51,11 +51,11 @@ class Base:
     running: int = 0
 
     def within(self, base: Base) -> bool:
-        """Nothing is held that `base` did not hold; the last connection may not be quite gone."""
+        """Nothing is held that `base` did not hold; the last connection may not be fully closed."""
         return (
             self.tasks <= base.tasks
             and self.descriptors <= base.descriptors
-            and self.threads <= base.threads + 4  # a pool of threads grows when it is first needed
+            and self.threads <= base.threads + 4  # a thread pool grows when it is first needed
             and self.running == 0
         )
 
@@ -82,13 +82,13 @@ class WireWorld:
         return httpx.get(self.server.url + path, timeout=30).raise_for_status().json()
 
     async def ask(self, model_id: str, *, limit_s: float = 60, **body: Any) -> tuple[str, RawReply]:
-        """Ask a new question of this model, thinking shown, read to the end; returns the tag of its upstream
-        calls too."""
+        """Ask a new question of this model, with thinking shown, and read to the end; also returns the tag of
+        its upstream calls."""
         tag, asked = new_tag(), {"model_id": model_id, "thinking": True, **body}
         return tag, await ask(self.port, question(tag), limit_s=limit_s, **asked)
 
     async def stored(self, turn_id: str) -> dict[str, Any]:
-        """The turn as GET /turns/{id} tells it, once it runs no more; {} when there is none."""
+        """The turn from GET /turns/{id}, once it no longer runs; {} when there is none."""
         async with httpx.AsyncClient(base_url=self.server.url, timeout=30) as client:
             end = time.monotonic() + SETTLE_S
             while True:
@@ -96,7 +96,7 @@ class WireWorld:
                 turn: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
                 if turn.get("status") != "running" or time.monotonic() > end:
                     return turn
-                await asyncio.sleep(0.05)  # between two looks
+                await asyncio.sleep(0.05)  # between two polls
 
     async def calls(self, tag: str) -> list[Call]:
         """What upstream saw of the turn that asked with this tag."""
@@ -108,16 +108,17 @@ class WireWorld:
         return Base(stats["tasks"], process.num_fds(), process.num_threads(), stats["running_turns"])
 
     async def settled(self, limit_s: float = SETTLE_S) -> str:
-        """ "" once the server holds no more than at its base; else what it still holds after `limit_s`."""
+        """ "" once the server holds no more than at its base; otherwise what it still holds after
+        `limit_s`."""
         end = time.monotonic() + limit_s
         while not (held := self.held()).within(self.base):
             if time.monotonic() > end:
                 return f"{held} against {self.base}; {self._connections()}"
-            await asyncio.sleep(0.2)  # between two looks
+            await asyncio.sleep(0.2)  # between two polls
         return ""
 
     def _connections(self) -> str:
-        """How many the server has of each state, by whom they are with."""
+        """The number of the server's connections in each state, by peer."""
         places = {self.port: "client", self.stub.port: "stub", self.proxy.port: "proxy"}
         results: Counter[str] = Counter()
         for link in self.process.net_connections("inet"):
@@ -136,7 +137,8 @@ def question(tag: str) -> str:
 
 
 def _write_models(file: Path, stub: FaultStub, proxy: TcpProxy, closed_port: int) -> None:
-    """One model per script; `…_by_proxy` for the good ones; `closed` and `nowhere` for what is not there."""
+    """One model per script; `…_by_proxy` for the good ones; `closed` and `nowhere` for unreachable
+    servers."""
     tables = [(name, script.provider, name, stub.port) for name, script in SCRIPTS.items()]
     tables += [
         (f"{name}_by_proxy", SCRIPTS[name].provider, name, proxy.port) for name in ("good", "claude_good")
@@ -172,8 +174,8 @@ def wire_world(folder: Path, **environment: str) -> Iterator[WireWorld]:
 
 
 async def _warm_up(world: WireWorld) -> None:
-    """Pools of threads and of connections grow to what they will be."""
+    """Let thread and connection pools grow to their final size."""
     for model_id in ("good", "claude_good", "good_by_proxy", "claude_good_by_proxy"):
         await asyncio.gather(*[world.ask(model_id) for _ in range(12)])
-    await asyncio.sleep(1.0)  # what is left of them is closed
+    await asyncio.sleep(1.0)  # the remaining connections are closed
     world.base = world.held()

@@ -1,1 +1,1 @@
-"""A server that is killed and started again, its model and its client, and what was acknowledged."""
+"""A server that is killed and started again, its model and its client, and the acknowledged turns."""

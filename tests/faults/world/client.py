@@ -1,4 +1,4 @@
-"""A plain client that knows whether a turn was acknowledged: DONE seen, and no ERROR before it."""
+"""A simple client that knows whether a turn was acknowledged: DONE seen, and no ERROR before it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT_S = 90.0
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back. `status` 0: no response at all; `cut`: the connection broke before its end."""
+    """The response. `status` 0: no response at all; `cut`: the connection broke before its end."""
 
     status: int
     text: str
@@ -47,7 +47,7 @@ class Reply:
 
     @property
     def code(self) -> str:
-        """Of an error, before the first byte or in the stream; "" when there is none."""
+        """The code of an error, before the first byte or in the stream; "" when there is none."""
         if self.status == 200:
             statuses = [status for status in self.streamed.statuses if status["stage"] == "error"]
             return str(statuses[0]["code"]) if statuses else ""
@@ -58,7 +58,7 @@ class Reply:
 
 
 class Client:
-    """Every request has a connection of its own, so that none is tried on a dead one."""
+    """Every request has its own connection, so that none is sent on a dead one."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
         self._http = http
@@ -115,7 +115,7 @@ class Client:
                     speaking.set()
 
     async def add_document(self, name: str, text: str) -> None:
-        """Returns when it can be found."""
+        """Return when it can be found."""
         form = aiohttp.FormData()
         form.add_field("file", text.encode(), filename=name)
         async with self._http.post(f"{self._url}/documents", data=form) as response:

@@ -28,7 +28,7 @@ def question(key: str, words: int = 10, pause_ms: int = 0) -> str:
 
 
 def pieces_of(asked: str) -> list[str]:
-    """Begins and ends with a word, as an answer is stored without outer white space."""
+    """Begins and ends with a word, since an answer is stored without outer white space."""
     words = int(re.findall(r": (\d+) words", asked)[0])
     chosen = random.Random(asked).choices(PIECES, k=words)
     return ["The", *chosen, "end"]
@@ -47,22 +47,22 @@ class EchoModel:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        asked = str(body["messages"][-1]["content"]).rpartition("\n\n")[2]  # what was found stands before it
+        asked = str(body["messages"][-1]["content"]).rpartition("\n\n")[2]  # the passages precede it
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        with suppress(ConnectionResetError):  # whoever asked has left
+        with suppress(ConnectionResetError):  # the client has left
             await response.prepare(request)
             await self._answer(response, asked)
         return response
 
     async def _answer(self, response: web.StreamResponse, asked: str) -> None:
         known = _QUESTION.fullmatch(asked)
-        if known is None:  # a summary is wanted
-            return await self._say(response, [SUMMARY], 0)
+        if known is None:  # a summary is requested
+            return await self._stream(response, [SUMMARY], 0)
         self.calls[asked] += 1
-        await self._say(response, pieces_of(asked), int(known[1]) / 1000)
+        await self._stream(response, pieces_of(asked), int(known[1]) / 1000)
         return None
 
-    async def _say(self, response: web.StreamResponse, pieces: list[str], pause_s: float) -> None:
+    async def _stream(self, response: web.StreamResponse, pieces: list[str], pause_s: float) -> None:
         for piece in pieces:
             await asyncio.sleep(pause_s)
             await response.write(_chunk({"content": piece}, None))

@@ -1,4 +1,4 @@
-"""What clients were told, and the comparison with what can be read afterwards."""
+"""What clients were acknowledged, and the comparison with what can be read afterwards."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Acknowledged:
 
 @dataclass
 class Ledger:
-    """Of all clients together; `asked` also has the questions that nobody answered for. While it is not
-    `open`, nothing counts as acknowledged."""
+    """Covers all clients together; `asked` also has the unanswered questions. While it is not `open`, nothing
+    counts as acknowledged."""
 
     turns: dict[str, Acknowledged] = field(default_factory=dict)
     sessions: dict[str, list[str]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Ledger:
     open: bool = True
 
     def note(self, question: str, reply: Reply) -> Acknowledged | None:
-        """Keep what the reply acknowledges; its session is known as soon as it was named."""
+        """Record what the reply acknowledges; its session is known as soon as it was named."""
         self.asked.add(question)
         if reply.status == 200 and (session_id := reply.streamed.session_id):
             self.sessions.setdefault(session_id, [])
@@ -65,7 +65,7 @@ class Ledger:
 
 
 async def check_turn(client: Client, acknowledged: Acknowledged, outcome: Outcome, where: str) -> None:
-    """It can be read, whole, and as it was streamed."""
+    """It can be read, completely, and as it was streamed."""
     reply = await client.get(f"/turns/{acknowledged.turn_id}")
     if reply.status != 200:
         outcome.losses.append(
@@ -95,7 +95,7 @@ async def check_turn(client: Client, acknowledged: Acknowledged, outcome: Outcom
 
 
 async def check_session(client: Client, ledger: Ledger, session_id: str, outcome: Outcome, where: str) -> int:
-    """Each acknowledged turn once, parents that resolve and do not circle, nothing half or running.
+    """Each acknowledged turn exists once, parents resolve without cycles, nothing is half written or running.
 
     Returns how many turns the session has.
     """
@@ -118,7 +118,7 @@ async def check_session(client: Client, ledger: Ledger, session_id: str, outcome
 
 
 def faults_of(parents: dict[str, str | None]) -> list[str]:
-    """Parents that are no turn of the session, and circles."""
+    """Parents that are not turns of the session, and cycles."""
     faults = [
         f"{turn_id} has the unknown parent {p}" for turn_id, p in parents.items() if p and p not in parents
     ]
@@ -135,7 +135,7 @@ def faults_of(parents: dict[str, str | None]) -> list[str]:
 async def _check_texts(
     client: Client, ledger: Ledger, session_id: str, listed: list[str], outcome: Outcome, where: str
 ) -> None:
-    """Those nobody was told of are whole, or interrupted with their question. No question is there twice."""
+    """Unacknowledged turns are complete, or interrupted with their question. No question occurs twice."""
     questions: list[str] = []
     for turn_id in listed:
         if turn_id in ledger.turns:

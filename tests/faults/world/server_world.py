@@ -1,4 +1,4 @@
-"""Real servers on one data folder, started, killed and started again."""
+"""Real servers on one data folder: started, killed and started again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUICK = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false", "RERANK_SCORE_THRESHOLD":
 
 
 class StartFailedError(Exception):
-    """The server ended before it was ready; the message has its exit code and what it wrote."""
+    """The server ended before it was ready; the message has its exit code and its output."""
 
 
 class Process(Protocol):
@@ -41,7 +41,7 @@ class Process(Protocol):
 
 
 class World:
-    """At most one server at a time on `folder`/data; what it writes is kept in `folder`/logs.
+    """At most one server at a time on `folder`/data; its output is kept in `folder`/logs.
 
     Without `warm`, or with `cold=True`, the server is started as an operator does.
     """
@@ -64,7 +64,7 @@ class World:
         return self._process.pid
 
     async def start(self, *, cold: bool = False, **environment: str) -> None:
-        """Returns when it is ready to be asked. Raises StartFailedError."""
+        """Return when it is ready for requests. Raises StartFailedError."""
         assert self._process is None
         self.starts += 1
         begun = time.monotonic()
@@ -97,7 +97,7 @@ class World:
             os.kill(self.pid, number)
 
     async def kill(self, *, with_store: bool) -> None:
-        """SIGKILL; the store process is left to notice by itself, or is killed just before."""
+        """SIGKILL; the store process is left to notice on its own, or is killed just before."""
         self._orphans = self.store_processes()
         if with_store:
             self.kill_store()
@@ -118,20 +118,20 @@ class World:
         return []
 
     async def wait(self, limit_s: float = 60) -> int:
-        """Its exit code. Raises TimeoutError."""
+        """Return its exit code. Raises TimeoutError."""
         assert self._process is not None
         code = await asyncio.wait_for(self._process.wait(), limit_s)
         self._process, self.url = None, ""
         return code
 
     async def close(self) -> None:
-        """Returns when nothing is left that writes to the data folder."""
+        """Return when no process is left that writes to the data folder."""
         if self._process is not None:
             await self.kill(with_store=True)
         await asyncio.to_thread(psutil.wait_procs, self._orphans, timeout=_ORPHANS_END_S)
 
     def stderr(self) -> str:
-        """What the present server, or the last one, has written there."""
+        """What the current server, or the last one, has written there."""
         path = self._log("err")
         return path.read_text(errors="replace") if path.exists() else ""
 

@@ -1,4 +1,4 @@
-"""A session as its client knows it: what the operations are compared with."""
+"""A session as its client knows it: the reference for the operations."""
 
 from __future__ import annotations
 

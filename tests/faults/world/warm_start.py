@@ -1,4 +1,4 @@
-"""Servers that start in a moment, for tests with a loop; `tests.support.warm.process` forks them."""
+"""Servers that start instantly, for tests with a loop; `tests.support.warm.process` forks them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WarmProcess:
 
 
 class Warm:
-    """Where warm servers come from."""
+    """The source of warm servers."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class Warm:
 
 @asynccontextmanager
 async def open_warm(*, own: bool = False) -> AsyncIterator[Warm]:
-    """The one that `shared_warm` keeps, or one for this block; `own` makes one where this process runs."""
+    """The one kept by `shared_warm`, or one for this block; `own` creates one where this process runs."""
     if not own and _SHARED in os.environ:
         yield Warm(Path(os.environ[_SHARED]))
         return

@@ -1,4 +1,4 @@
-"""Backups over HTTP: for admins only, one at a time, in one folder; answers go on meanwhile."""
+"""Backups over HTTP: for admins only, one at a time, in one folder; answers continue meanwhile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def make(app: App, **params: Any) -> Path:
     return app.container.backups.folder / str(response.json()["file"])
 
 
-async def test_a_backup_is_made_listed_and_holds_what_was_asked(app: App, tmp_path: Path) -> None:
+async def test_a_backup_is_made_listed_and_contains_what_was_asked(app: App, tmp_path: Path) -> None:
     asked = await app.ask("What is the fee?")
     archive = await make(app)
     assert archive.parent == tmp_path / "backups"
@@ -57,7 +57,7 @@ async def test_a_backup_is_made_listed_and_holds_what_was_asked(app: App, tmp_pa
     assert listed[0]["size_bytes"] == archive.stat().st_size
 
 
-async def test_questions_are_answered_and_turns_erased_while_it_is_made(app: App) -> None:
+async def test_questions_are_answered_and_turns_erased_during_a_backup(app: App) -> None:
     turns = [(await app.ask(f"Question {n}")).finished["turn_id"] for n in range(3)]
     making = asyncio.create_task(make(app))
     erased = asyncio.create_task(app.client.delete(f"/turns/{turns[0]}"))
@@ -78,14 +78,14 @@ async def test_a_second_one_at_the_same_time_is_refused(app: App) -> None:
     assert sorted(each.status_code for each in together) == [200, 409, 409]
 
 
-async def test_without_room_it_is_refused_as_such(tmp_path: Path) -> None:
+async def test_without_space_it_is_refused_as_such(tmp_path: Path) -> None:
     async with open_backed_up_app(make_settings(tmp_path, store={"low_disk_mb": 1_000_000})) as app:
         if (await app.client.get("/health/ready")).status_code == 200:
             response = await app.client.post(PATH)
             assert (response.status_code, response.json()["error"]["code"]) == (507, "disk_full")
 
 
-async def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+async def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     settings = make_settings(tmp_path, store={"backup_dir": tmp_path / "file" / "below"})
     async with open_backed_up_app(settings) as app:
@@ -96,7 +96,7 @@ async def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_it_is_for_admins_and_no_request_names_a_place(tmp_path: Path, method: str) -> None:
+async def test_it_is_for_admins_and_no_request_names_a_location(tmp_path: Path, method: str) -> None:
     async with open_backed_up_app(make_settings(tmp_path, server=KEYS)) as app:
         for key, status in ((None, 401), ("reader-key", 403)):
             headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -105,6 +105,6 @@ async def test_it_is_for_admins_and_no_request_names_a_place(tmp_path: Path, met
     assert not (tmp_path / "backups").exists()
 
 
-async def test_how_many_to_keep_is_bounded(app: App) -> None:
+async def test_the_number_of_kept_backups_is_bounded(app: App) -> None:
     for keep in ("0", "-1", "1001", "all"):
         assert (await app.client.post(PATH, params={"keep": keep})).status_code == 422, keep

@@ -1,4 +1,4 @@
-"""GET /metrics of the real application: what moves, who may read it, and what it never tells."""
+"""GET /metrics of the real application: what changes, who may read it, and what it never reveals."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ async def scrape(app: App, **headers: str) -> Figures:
     return Figures(response.text)
 
 
-async def looked(app: App) -> Figures:
-    """With what the store knows now."""
+async def scrape_updated(app: App) -> Figures:
+    """Scrape with the store's current figures."""
     await app.container.look.look()
     return await scrape(app)
 
@@ -47,7 +47,7 @@ async def stop_one(app: App, question: str = "Go on?") -> None:
     await until_running(app, 0)
 
 
-async def test_a_turn_a_stopped_one_and_a_refused_one_are_counted_apart(tmp_path: Path) -> None:
+async def test_completed_stopped_and_refused_turns_are_counted_separately(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, models=MODELS)) as app:
         await app.ask("Why?")
         await stop_one(app)
@@ -66,7 +66,7 @@ async def test_a_turn_a_stopped_one_and_a_refused_one_are_counted_apart(tmp_path
     assert figures("running_turns_limit") == 1000
 
 
-async def test_a_failed_turn_says_why_and_a_replay_is_no_turn(tmp_path: Path) -> None:
+async def test_a_failed_turn_has_its_cause_and_a_replay_is_not_a_turn(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, models=MODELS)) as app:
         await app.ask("Why?", model_id="away")
         turn_id = (await app.ask("Why?")).finished["turn_id"]
@@ -81,17 +81,17 @@ async def test_a_failed_turn_says_why_and_a_replay_is_no_turn(tmp_path: Path) ->
     assert figures("commands_total", command="help") == 1
 
 
-async def test_what_is_stored_and_what_was_done_to_it_is_told_after_a_look(app: App) -> None:
+async def test_stored_objects_and_operations_are_exported_after_a_look(app: App) -> None:
     assert not (await scrape(app)).has("stored")
     await app.add_text("walnuts.md", "# Harvest\n\nThe walnut harvest begins in October.")
     await app.ask("When does the walnut harvest begin?")
     cleaned = await app.client.post("/admin/cleanup", params={"dry_run": "false", "days": 30})
     assert cleaned.status_code == 200, cleaned.text
     assert (await app.client.post("/admin/backups")).status_code in (200, 201)
-    ahead_us = 2**52  # of a clock that was ahead: else no alert speaks until it is so late again
+    ahead_us = 2**52  # of a clock that was ahead: otherwise no alert fires until it is so late again
     await app.container.receipts.add(Receipt("", ReceiptKind.BACKUP, "command", ahead_us, ahead_us))
     await app.container.schedule.current()
-    figures = await looked(app)
+    figures = await scrape_updated(app)
     stored = {kind: figures("stored", kind=kind) for kind in ("turns", "sessions", "documents", "chunks")}
     assert stored == {"turns": 1, "sessions": 1, "documents": 1, "chunks": 1}
     assert figures("store_bytes") > 0
@@ -105,7 +105,7 @@ async def test_what_is_stored_and_what_was_done_to_it_is_told_after_a_look(app: 
     assert figures("cleanup_done_until_timestamp_seconds") < figures("cleanup_next_run_timestamp_seconds")
 
 
-async def test_a_scrape_begins_the_look_that_the_next_one_tells_of(app: App) -> None:
+async def test_a_scrape_starts_the_look_whose_figures_the_next_one_has(app: App) -> None:
     await scrape(app)
     async with asyncio.timeout(10):
         while not (await scrape(app)).has("stored"):  # noqa: ASYNC110 — it is asked over HTTP
@@ -113,14 +113,14 @@ async def test_a_scrape_begins_the_look_that_the_next_one_tells_of(app: App) -> 
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_followed_folders_are_counted_and_not_named(tmp_path: Path) -> None:
+async def test_synced_folders_are_counted_and_not_named(tmp_path: Path) -> None:
     folder = tmp_path / "walnuts"
     folder.mkdir()
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
     sources = {"sources": {"walnuts": {"folder": folder}}, "sync_cron": ""}
     async with open_app(make_settings(tmp_path / "data", knowledge=sources)) as app:
         await app.container.sync.run()
-        figures = await looked(app)
+        figures = await scrape_updated(app)
         text = (await app.client.get("/metrics")).text
     assert (figures("sync_sources"), figures("sync_sources_failing")) == (1, 1)
     assert figures("sync_failed_files") == 1
@@ -131,8 +131,8 @@ async def test_followed_folders_are_counted_and_not_named(tmp_path: Path) -> Non
 # ---- who may read it ------------------------------------------------------------------------------
 
 
-async def test_where_keys_are_set_it_needs_an_admins(tmp_path: Path) -> None:
-    """Discriminates: a route that any key may read, or none."""
+async def test_with_keys_it_needs_an_admins_key(tmp_path: Path) -> None:
+    """Discriminates: a route that any key may read, or no key."""
     async with open_app(make_settings(tmp_path, server=KEYS)) as app:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "wrong"}):
             refused = await app.client.get("/metrics", headers=headers)
@@ -145,7 +145,7 @@ async def test_where_keys_are_set_it_needs_an_admins(tmp_path: Path) -> None:
     assert figures("errors_total", code="unauthorized") == 3
 
 
-async def test_without_keys_only_this_machines_names_reach_it(app: App) -> None:
+async def test_without_keys_it_is_only_reachable_by_local_names(app: App) -> None:
     await scrape(app)
     assert (await app.client.get("/metrics", headers={"host": "evil.example"})).status_code == 400
     assert (await scrape(app))("errors_total", code="invalid_host") == 1
@@ -157,24 +157,24 @@ def test_openapi_says_that_it_is_plain_text(tmp_path: Path) -> None:
     assert "401" in described["responses"]
 
 
-# ---- while something is away ------------------------------------------------------------------------
+# ---- while something is unreachable -----------------------------------------------------------------
 
 
-async def test_it_is_answered_while_the_store_was_never_there(tmp_path: Path) -> None:
-    """Discriminates: asking the store when scraped."""
+async def test_it_is_answered_although_the_store_was_never_reachable(tmp_path: Path) -> None:
+    """Discriminates: querying the store at a scrape."""
     nobody = {"qdrant_url": "http://127.0.0.1:9"}
     async with open_app(make_settings(tmp_path, store=nobody)) as app:
-        figures = await looked(app)
+        figures = await scrape_updated(app)
     assert figures("ready", part="store") == 0
     assert figures("ready", part="server") == 1
     assert not figures.has("stored")
 
 
-async def test_a_store_that_goes_away_is_told_and_what_it_held_stays(app: App) -> None:
+async def test_an_unreachable_store_is_reported_and_its_last_figures_stay(app: App) -> None:
     await app.ask("Why?")
-    assert (await looked(app))("ready", part="store") == 1
+    assert (await scrape_updated(app))("ready", part="store") == 1
     await app.container.store.close()
-    figures = await looked(app)
+    figures = await scrape_updated(app)
     assert figures("ready", part="store") == 0
     assert figures("stored", kind="turns") == 1
 
@@ -189,7 +189,7 @@ async def test_a_server_that_shuts_down_says_so(app: App) -> None:
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_two_applications_in_one_process_count_apart(tmp_path: Path) -> None:
+async def test_two_applications_in_one_process_count_separately(tmp_path: Path) -> None:
     """Discriminates: one registry for the process."""
     async with open_app(make_settings(tmp_path / "a")) as one, open_app(make_settings(tmp_path / "b")) as two:
         await one.ask("Why?")

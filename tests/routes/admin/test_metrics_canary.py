@@ -1,4 +1,4 @@
-"""Whatever a caller sends, in whatever place: /metrics never says it, and never grows by it."""
+"""Whatever a caller sends, in whatever field: /metrics never contains it, and never grows by it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def scrape(app: App) -> str:
 
 
 async def send(app: App, canary: str) -> None:
-    """In every place that a caller can fill."""
+    """Send it in every place that a caller can fill."""
     client, unknown = app.client, str(uuid.uuid4())
     session = (await client.post("/sessions", json={"title": canary})).json()["session_id"]
     await client.put(f"/sessions/{session}/persona", json={"text": f"You are {canary}."})
@@ -64,7 +64,7 @@ async def send(app: App, canary: str) -> None:
 
 @pytest.mark.parametrize("canary", [CANARIES[0], *(pytest.param(each, marks=EACH) for each in CANARIES[1:])])
 async def test_nothing_that_a_caller_sends_becomes_a_label(app: App, canary: str) -> None:
-    """Discriminates: a label made of a message, a path, a file's name or a model that was asked for."""
+    """Discriminates: a label made from a message, a path, a file's name or a requested model."""
     await send(app, canary)
     text = await scrape(app)
     for word in ("quok", "Quok", "袋鼠", canary.encode().hex()):
@@ -72,11 +72,11 @@ async def test_nothing_that_a_caller_sends_becomes_a_label(app: App, canary: str
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_the_same_requests_with_other_words_make_no_new_series(app: App) -> None:
-    """Discriminates: any label that is not out of a list of ours."""
+async def test_the_same_requests_with_other_words_create_no_new_series(app: App) -> None:
+    """Discriminates: any label that is not from a fixed list of ours."""
     cleaned = await app.client.post("/admin/cleanup")  # or the scheduled one adds its time meanwhile
     assert cleaned.status_code == 200
-    await until(lambda: app.container.schedule.state().last_slot is not None)  # its first look has been
+    await until(lambda: app.container.schedule.state().last_slot is not None)  # its first look has ended
     await send(app, "Quokka")
     before = Figures(await scrape(app)).values.keys()
     for number in range(3):
@@ -84,7 +84,7 @@ async def test_the_same_requests_with_other_words_make_no_new_series(app: App) -
     assert Figures(await scrape(app)).values.keys() == before
 
 
-async def test_label_values_are_short_words_of_ours(app: App) -> None:
+async def test_label_values_are_short_words_from_a_fixed_set(app: App) -> None:
     await send(app, "Quokka")
     values = Figures(await scrape(app)).label_values
     assert [value for value in values if not WORD.fullmatch(value)] == []

@@ -1,4 +1,4 @@
-"""The guides' table of metrics, scrape and alerts name what /metrics tells, all of it and nothing else."""
+"""The guides' table of metrics, scrape and alerts name exactly what /metrics exports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"\bwenmai_\w+")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def exposed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """What a server with a followed folder tells after a clean-up."""
+    """The metrics of a server with a synced folder after a clean-up."""
     folder = tmp_path_factory.mktemp("exposed")
     (folder / "followed").mkdir()
     sources = {"sources": {"notes": {"folder": folder / "followed"}}, "sync_cron": ""}
@@ -32,7 +32,7 @@ async def exposed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_the_guide_names_every_metric_and_no_other(exposed: set[str], language: str) -> None:
-    """Discriminates: a metric that was renamed, added or taken away without the guides."""
+    """Discriminates: a metric that was renamed, added or removed without the guides."""
     guide = (GUIDE / language / "operations.md").read_text("utf-8")
     named = {name.removesuffix("_bucket") for name in NAME.findall(guide)}
     assert named == exposed

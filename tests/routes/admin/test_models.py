@@ -1,4 +1,4 @@
-"""Models that are listed, added, changed, tried and taken away while the server runs."""
+"""Models that are listed, added, changed, tried and removed while the server runs."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ async def put(app: App, model_id: str, body: dict[str, Any]) -> tuple[int, dict[
     return response.status_code, response.json()
 
 
-async def test_a_model_is_added_changed_tried_and_stays_over_a_restart(tmp_path: Path, stub: StubLLM) -> None:
-    """Discriminates: a model of this process alone; a key that is kept; one of before that still answers."""
+async def test_a_model_is_added_changed_tried_and_survives_a_restart(tmp_path: Path, stub: StubLLM) -> None:
+    """Discriminates: a model of this process alone; a key that is stored; a replaced model that still
+    answers."""
     async with open_app(settings(tmp_path, stub)) as app:
         assert (await put(app, "fast", table(stub)))[0] == 200
         await app.ask("一？", model_id="fast")
@@ -70,7 +71,7 @@ async def test_a_model_is_added_changed_tried_and_stays_over_a_restart(tmp_path:
 
 
 async def test_a_model_of_the_file_is_never_replaced(tmp_path: Path, stub: StubLLM) -> None:
-    """Discriminates: a stored table that goes before the file's; a start that fails for it."""
+    """Discriminates: a stored table that overrides the file's; a start that fails because of it."""
     async with open_app(settings(tmp_path, stub)) as app:
         assert (await put(app, "mine", table(stub)))[0] == 409
         assert (await app.client.delete("/admin/models/mine")).status_code == 409
@@ -81,7 +82,7 @@ async def test_a_model_of_the_file_is_never_replaced(tmp_path: Path, stub: StubL
         assert stub.bodies[-1]["model"] == "also-of-the-file"
 
 
-async def test_what_a_server_offers_is_listed(tmp_path: Path, stub: StubLLM) -> None:
+async def test_the_models_that_a_server_offers_are_listed(tmp_path: Path, stub: StubLLM) -> None:
     async with open_app(settings(tmp_path, stub)) as app:
         expected = [{"name": "small", "window": 0}, {"name": "large", "window": 65_536}]
         asked = [{"model_id": "mine"}, {"base_url": stub.url, "api_key_env": "STUB_API_KEY"}]
@@ -95,7 +96,7 @@ async def test_what_a_server_offers_is_listed(tmp_path: Path, stub: StubLLM) -> 
         assert "could not be reached" in away.json()["message"]
 
 
-async def test_why_one_that_was_added_does_not_answer_names_its_own_key_and_hides_it(
+async def test_the_error_of_an_added_model_names_its_own_key_setting_and_hides_the_key(
     tmp_path: Path, stub: StubLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Discriminates: OPENAI_API_KEY as the hint; a key that was not known when the server started."""
@@ -129,7 +130,7 @@ WRONG_FIELDS: tuple[dict[str, Any], ...] = (
 )
 
 
-async def test_a_table_that_will_not_do_is_refused_and_nothing_kept(
+async def test_an_unusable_table_is_refused_and_nothing_stored(
     tmp_path: Path, stub: StubLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Discriminates: a key that is sent to a server it was not meant for."""

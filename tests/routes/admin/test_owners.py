@@ -1,4 +1,4 @@
-"""Whose things are stored, for an operator who knows no key; and an owner who is not there."""
+"""The owners of stored data, for an operator who knows no key; and an owner who does not exist."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ async def erase(app: App, owner: str, **params: Any) -> httpx.Response:
     )
 
 
-async def test_who_asked_last_is_first_with_what_is_stored_of_them(app: App) -> None:
-    """Discriminates: everybody's documents named as somebody's, an owner without a turn left out."""
+async def test_who_asked_last_is_listed_first_with_what_is_stored_of_them(app: App) -> None:
+    """Discriminates: shared documents listed as one owner's, an owner without a turn left out."""
     upload = Upload(owner=SHARED_OWNER, file_name="all.md", content=b"# All\nThis is for everybody.")
     await app.container.knowledge.wait((await app.container.knowledge.add(upload)).job_id or "", ["shared"])
-    gone = owner_of("a key that was removed")
-    mine = Upload(owner=gone, file_name="mine.md", content=b"# Mine\nThis is mine.")
-    await app.container.knowledge.wait((await app.container.knowledge.add(mine)).job_id or "", [gone])
+    removed = owner_of("a key that was removed")
+    mine = Upload(owner=removed, file_name="mine.md", content=b"# Mine\nThis is mine.")
+    await app.container.knowledge.wait((await app.container.knowledge.add(mine)).job_id or "", [removed])
     await ask(app, ALICE)
     await ask(app, ALICE)
     await app.client.post("/memories", json={"content": "I keep bees."}, headers=BOB)
@@ -69,7 +69,7 @@ async def test_who_asked_last_is_first_with_what_is_stored_of_them(app: App) -> 
     alice = everybody[1]
     assert (alice["owner"], alice["sessions"], alice["turns"]) == (owner_of("alice"), 2, 2)
     assert everybody[2] == {
-        "owner": gone, "known": False, "sessions": 0, "turns": 0, "documents": 1, "memories": 0,
+        "owner": removed, "known": False, "sessions": 0, "turns": 0, "documents": 1, "memories": 0,
         "last_turn_at": None,
     }  # fmt: skip
     assert len(everybody) == 3
@@ -77,11 +77,11 @@ async def test_who_asked_last_is_first_with_what_is_stored_of_them(app: App) -> 
         assert (await app.client.get("/admin/owners", headers=headers)).status_code == status
 
 
-async def test_pages_of_owners_have_each_of_them_once(app: App) -> None:
+async def test_pages_of_owners_contain_each_owner_once(app: App) -> None:
     await ask(app, ALICE)
     await ask(app, BOB)
     for key in ("one", "two"):
-        payload = {**TURN_OF_NOBODY, "owner": owner_of(key)}  # without a time, as an early version wrote it
+        payload = {**TURN_OF_NOBODY, "owner": owner_of(key)}  # without a time, as written by an early version
         point = {"id": str(uuid.uuid4()), "vector": {}, "payload": payload}
         await app.container.store.upsert("conversations", [_point(point)])
     whole = await listed(app)
@@ -102,7 +102,7 @@ def _point(fields: dict[str, Any]) -> Any:
     return models.PointStruct(**fields)
 
 
-async def test_a_sites_visitor_is_listed_and_erased_by_the_number_that_the_browser_keeps(app: App) -> None:
+async def test_a_sites_visitor_is_listed_and_erased_by_the_number_in_the_browser(app: App) -> None:
     """Discriminates: a visitor who can be neither seen nor named."""
     tag = (await app.client.get("/settings/widget", headers=ALICE)).json()["html"]
     key = tag.partition('data-key="')[2].partition('"')[0]
@@ -118,7 +118,7 @@ async def test_a_sites_visitor_is_listed_and_erased_by_the_number_that_the_brows
     assert (await listed(app))["owners"] == []
 
 
-async def test_a_dry_run_counts_all_that_is_erased_then(app: App) -> None:
+async def test_a_dry_run_counts_everything_that_is_erased_later(app: App) -> None:
     """Discriminates: memories and log lines left out of the count."""
     await ask(app, ALICE)
     await app.client.post("/memories", json={"content": "I keep bees."}, headers=ALICE)
@@ -134,8 +134,8 @@ async def test_a_dry_run_counts_all_that_is_erased_then(app: App) -> None:
     assert erased == {kind: number for kind, number in counted.items() if number}
 
 
-async def test_a_name_of_nobody_is_no_erasure_and_leaves_no_receipt(app: App) -> None:
-    """Discriminates: a slip of the pen that is answered with a proof."""
+async def test_an_unknown_name_is_not_an_erasure_and_leaves_no_receipt(app: App) -> None:
+    """Discriminates: a typo that is answered with a proof."""
     await ask(app, ALICE)
     slip = await erase(app, NOBODY)
     assert (slip.status_code, "GET /admin/owners" in slip.json()["error"]["message"]) == (404, True)
@@ -150,8 +150,8 @@ async def test_a_name_of_nobody_is_no_erasure_and_leaves_no_receipt(app: App) ->
     assert len((await listed(app))["owners"]) == 1
 
 
-async def test_an_owner_who_was_erased_or_is_in_a_backup_alone_is_still_proven(app: App) -> None:
-    """Discriminates: a refusal of what an operator has to show, or of what only an archive holds."""
+async def test_an_owner_who_was_erased_or_is_only_in_a_backup_still_gets_a_proof(app: App) -> None:
+    """Discriminates: refusing what an operator has to show, or what only an archive contains."""
     await ask(app, ALICE)
     await ask(app, BOB)
     await app.container.backups.create()
@@ -164,7 +164,7 @@ async def test_an_owner_who_was_erased_or_is_in_a_backup_alone_is_still_proven(a
     assert archive["holds"] == "yes"
 
 
-async def test_a_name_that_a_folder_was_given_is_an_owner_as_long_as_it_has_something(app: App) -> None:
+async def test_a_folders_owner_is_an_owner_as_long_as_it_has_something(app: App) -> None:
     upload = Upload(owner="anna", file_name="a.md", content=b"# A\nText.")
     await app.container.knowledge.wait((await app.container.knowledge.add(upload)).job_id or "", ["anna"])
     assert [each["owner"] for each in (await listed(app))["owners"]] == ["anna"]

@@ -46,7 +46,7 @@ async def ended(app: App) -> dict[str, Any]:
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_a_sync_is_started_followed_and_reported_and_its_files_are_found(
+async def test_a_sync_is_started_followed_and_reported_and_its_files_are_searchable(
     synced: tuple[App, Path],
 ) -> None:
     app, folder = synced
@@ -71,7 +71,7 @@ async def test_a_sync_is_started_followed_and_reported_and_its_files_are_found(
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_the_sync_at_start_is_in_the_background(tmp_path: Path) -> None:
+async def test_the_sync_at_start_runs_in_the_background(tmp_path: Path) -> None:
     (tmp_path / "handbook").mkdir()
     (tmp_path / "handbook" / "a.md").write_bytes(b"# A\n\ntext")
     async with open_synced(tmp_path, knowledge={"sync_cron": "0 0 1 1 *"}) as (app, _):
@@ -97,7 +97,7 @@ async def test_only_one_runs_and_unknown_sources_and_fields_are_refused(synced: 
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_source_that_is_gone_from_the_configuration_is_told_and_forgotten(tmp_path: Path) -> None:
+async def test_a_source_removed_from_the_configuration_is_reported_and_forgotten(tmp_path: Path) -> None:
     async with open_synced(tmp_path) as (app, folder):
         (folder / "a.md").write_bytes(b"# A\n\ntext")
         await app.client.post(PATH, json={})
@@ -136,7 +136,7 @@ async def test_only_admins_see_folders_and_start_a_sync(tmp_path: Path) -> None:
         ({"sources": {"x": {"folder": "/y", "include": ["!"]}}}, r"^sources\.x\.include is refused"),
     ],
 )
-async def test_a_configuration_that_cannot_be_understood_refuses_the_start(
+async def test_an_invalid_configuration_refuses_the_start(
     tmp_path: Path, knowledge: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(StartRefusedError, match=named):

@@ -1,4 +1,4 @@
-"""The door of the earlier chat system: its events, of the same turn as everywhere."""
+"""The endpoint of the earlier chat system: its events, from the same turns as everywhere."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ async def chat(app: App, **body: Any) -> list[dict[str, Any]]:
     return [json.loads(data) for _, _, data in parse_sse(response.text)]
 
 
-async def test_a_turn_is_told_in_the_earlier_events_and_stored(tmp_path: Path) -> None:
-    """Discriminates: a line break or a separator in the answer that breaks an event; progress among them."""
+async def test_a_turn_is_sent_in_the_earlier_events_and_stored(tmp_path: Path) -> None:
+    """Discriminates: a line break or a separator in the answer that breaks an event; progress among the
+    events."""
     model = scripted("<think>hm</think>", "one\n\ndata: ", "two\u2028three")
     async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
         first = await chat(app, message="What is it?")
@@ -40,7 +41,7 @@ async def test_a_turn_is_told_in_the_earlier_events_and_stored(tmp_path: Path) -
         assert follow_up["parent_turn_id"] == done["turn_id"]
 
 
-async def test_what_is_refused_is_refused_before_the_first_byte_and_a_failure_is_told(tmp_path: Path) -> None:
+async def test_refusals_precede_the_first_byte_and_a_failure_is_reported(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("!")}})) as app:
         for body, status in (({"message": ""}, 422), ({}, 422), ({"message": "x", "thinking": True}, 422)):
             assert (await app.client.post(DOOR, json=body)).status_code == status

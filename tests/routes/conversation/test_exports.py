@@ -1,4 +1,4 @@
-"""A turn that is exported is the turn that an import makes of it."""
+"""An exported turn is the turn that an import creates from it."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ TURN = Turn(
 
 
 def test_every_field_of_an_import_is_exported() -> None:
-    """Discriminates: a field that is added to one of the two alone."""
+    """Discriminates: a field that is added to only one of the two."""
     assert set(exported_turn(TURN, lambda _: True)) == set(ImportTurn.model_fields)
 
 
-def test_an_exported_turn_comes_back_as_it_was() -> None:
-    """Discriminates: a field that is lost on either way."""
+def test_an_exported_turn_is_imported_unchanged() -> None:
+    """Discriminates: a field that is lost in either direction."""
     for turn in (
         TURN,
         replace(TURN, command="help", summary=None, rewritten=None, request=None, feedback=None),

@@ -1,4 +1,4 @@
-"""Exports of other products brought in over HTTP, by a plan first; and by the command."""
+"""Exports of other products imported over HTTP, after a plan; and by the command."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.support.wire.exports import EXPORTS, chatgpt, many
 PATH = "/sessions/import/file"
 
 
-async def bring(app: App, value: Any, **params: str) -> dict[str, Any]:
+async def import_file(app: App, value: Any, **params: str) -> dict[str, Any]:
     content = value if isinstance(value, bytes) else json.dumps(value).encode()
     response = await app.client.post(PATH, content=content, params=params)
     assert response.status_code == 200, response.text
     return dict(response.json())
 
 
-async def test_a_plan_first_then_the_conversations_and_the_second_time_only_what_is_new(app: App) -> None:
-    plan = await bring(app, chatgpt())
+async def test_a_plan_precedes_the_import_and_a_second_import_adds_only_what_is_new(app: App) -> None:
+    plan = await import_file(app, chatgpt())
     planned = plan["conversations"][0]
     assert (plan["applied"], planned["turns"], planned["fresh"], planned["branches"]) == (False, 3, 3, 2)
     assert (await app.client.get("/sessions")).json()["sessions"] == []
-    await bring(app, chatgpt(), apply="true")
+    await import_file(app, chatgpt(), apply="true")
     session = (await app.client.get("/sessions")).json()["sessions"][0]
     assert (session["title"], session["turn_count"], session["session_id"]) == (
         "Lineage",
@@ -38,12 +38,12 @@ async def test_a_plan_first_then_the_conversations_and_the_second_time_only_what
         planned["session_id"],
     )
     assert session["hold"] is True
-    again = await bring(app, chatgpt(), apply="true")
+    again = await import_file(app, chatgpt(), apply="true")
     assert again["conversations"][0]["fresh"] == 0
     grown = chatgpt()
     nodes = grown[0]["mapping"]
     nodes["q3"] = {"parent": "a2", "message": {**nodes["q1"]["message"], "content": {"parts": ["More?"]}}}
-    assert (await bring(app, grown, apply="true"))["conversations"][0]["fresh"] == 1
+    assert (await import_file(app, grown, apply="true"))["conversations"][0]["fresh"] == 1
     tree = (await app.client.get(f"/sessions/{session['session_id']}/tree")).json()["turns"]
     parents = {turn["question"]: turn["parent_turn_id"] for turn in tree}
     questions = {turn["turn_id"]: turn["question"] for turn in tree}
@@ -51,9 +51,9 @@ async def test_a_plan_first_then_the_conversations_and_the_second_time_only_what
     assert questions[parents["More? [plan.pdf]"]] == "[image] And this?"
 
 
-async def test_each_product_comes_in_and_goes_out_again(app: App) -> None:
+async def test_conversations_of_each_product_are_imported_and_exported_again(app: App) -> None:
     for product, export in EXPORTS.items():
-        plan = await bring(app, export(), apply="true")
+        plan = await import_file(app, export(), apply="true")
         session_id = plan["conversations"][0]["session_id"]
         path = f"/sessions/{session_id}/export"
         exported = (await app.client.get(path, params={"format": "json"})).json()
@@ -66,9 +66,9 @@ async def test_each_product_comes_in_and_goes_out_again(app: App) -> None:
 
 
 @pytest.mark.full("ten thousand messages are stored, read and stored again")
-async def test_ten_thousand_messages_come_in_and_go_out_again_as_they_were(app: App) -> None:
-    """Discriminates: a branch that is lost in a batch, on its way in or out."""
-    plan = (await bring(app, many("ChatGPT", 10_000), apply="true"))["conversations"][0]
+async def test_ten_thousand_messages_are_imported_and_exported_unchanged(app: App) -> None:
+    """Discriminates: a branch that is lost in a batch, on import or export."""
+    plan = (await import_file(app, many("ChatGPT", 10_000), apply="true"))["conversations"][0]
     assert (plan["branches"], plan["orphans"], plan["left_out"]) == (478, 0, 0)
     path = f"/sessions/{plan['session_id']}/export"
     exported = (await app.client.get(path, params={"format": "json"})).json()
@@ -87,9 +87,9 @@ async def test_a_zip_and_lines_of_json_are_read(app: App) -> None:
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("export/conversations.json", json.dumps(chatgpt()))
         archive.writestr("export/user.json", "{}")
-    assert (await bring(app, packed.getvalue()))["product"] == "ChatGPT"
+    assert (await import_file(app, packed.getvalue()))["product"] == "ChatGPT"
     line = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
-    assert len((await bring(app, f"{line}\n{line}\n".encode()))["conversations"]) == 2
+    assert len((await import_file(app, f"{line}\n{line}\n".encode()))["conversations"]) == 2
 
 
 async def test_a_broken_file_is_refused_and_nothing_is_written(app: App) -> None:
@@ -99,15 +99,15 @@ async def test_a_broken_file_is_refused_and_nothing_is_written(app: App) -> None
         assert (await app.client.get("/sessions")).json()["sessions"] == [], content[:9]
 
 
-async def test_the_plan_names_missing_parents_and_circles_and_only_the_rest_comes_in(app: App) -> None:
-    """Discriminates: an import that fails half-way, or leaves messages out without a word."""
+async def test_the_plan_names_missing_parents_and_cycles_and_only_the_rest_is_imported(app: App) -> None:
+    """Discriminates: an import that fails half-way, or silently leaves messages out."""
     export = chatgpt()
     mapping = export[0]["mapping"]
     del mapping["sys"]
     mapping["x"] = {"parent": "y", "message": mapping["q1"]["message"]}
     mapping["y"] = {"parent": "x", "message": mapping["a1"]["message"]}
     plan, applied = [
-        (await bring(app, export, apply=apply))["conversations"][0] for apply in ("false", "true")
+        (await import_file(app, export, apply=apply))["conversations"][0] for apply in ("false", "true")
     ]
     assert plan == applied
     assert (plan["orphans"], plan["left_out"], plan["turns"], plan["fresh"]) == (1, 2, 3, 3)
@@ -115,8 +115,8 @@ async def test_the_plan_names_missing_parents_and_circles_and_only_the_rest_come
     assert len(tree) == 3
 
 
-async def test_one_conversation_that_cannot_come_in_keeps_all_others_out(app: App) -> None:
-    """Discriminates: a plan made one by one, each brought in before the next is looked at."""
+async def test_one_conversation_that_cannot_be_imported_keeps_all_others_out(app: App) -> None:
+    """Discriminates: a plan made one by one, each imported before the next is checked."""
     good, bad = chatgpt()[0], {**chatgpt()[0], "id": "b", "conversation_id": "b", "mapping": 7}
     response = await app.client.post(PATH, content=json.dumps([good, bad]).encode(), params={"apply": "true"})
     assert response.status_code == 422
@@ -132,7 +132,7 @@ def zipped(content: bytes, claimed_bytes: int = 0) -> bytes:
 
 
 async def test_an_archive_that_is_too_large_once_unpacked_is_refused(app: App) -> None:
-    """The last was 380 MB of objects, of 67 kB. Discriminates: a limit of bytes alone."""
+    """The last one was 380 MB of objects from 67 kB. Discriminates: only a limit of bytes."""
     for content, why in (
         (zipped(b"[]", 1_000_000_000), "has more than 500000000 bytes"),
         (zipped(json.dumps(chatgpt()).encode(), 100), "file: "),
@@ -145,8 +145,8 @@ async def test_an_archive_that_is_too_large_once_unpacked_is_refused(app: App) -
         assert (await app.client.get("/sessions")).json()["sessions"] == [], why
 
 
-async def test_of_a_gigabyte_no_more_is_read_than_the_limit(tmp_path: Path) -> None:
-    """Discriminates: a body that is taken in whole before its size is looked at."""
+async def test_a_gigabyte_body_is_read_only_up_to_the_limit(tmp_path: Path) -> None:
+    """Discriminates: a body that is read completely before its size is checked."""
     read = 0
 
     async def gigabyte() -> AsyncIterator[bytes]:

@@ -59,11 +59,11 @@ async def share(
 
 
 async def opened(app: App, url: str) -> httpx.Response:
-    """Without a key."""
+    """Opened without a key."""
     return await app.client.get(url)
 
 
-async def test_a_link_shows_its_branch_and_no_other_and_nothing_that_came_later(
+async def test_a_link_shows_its_branch_and_no_other_and_nothing_later(
     app: App, session: dict[str, Any]
 ) -> None:
     link = await share(app, session, leaf=session["left"])
@@ -82,7 +82,7 @@ async def test_a_link_shows_its_branch_and_no_other_and_nothing_that_came_later(
     assert page.headers["cache-control"] == "no-store"
 
 
-async def test_passages_are_shown_only_where_that_was_allowed(app: App, session: dict[str, Any]) -> None:
+async def test_passages_are_shown_only_if_that_was_allowed(app: App, session: dict[str, Any]) -> None:
     turns = app.container.conversations.turns
     turn = await turns.get(session["right"])
     assert turn is not None
@@ -117,7 +117,7 @@ async def test_a_source_whose_document_was_deleted_says_so(
     assert "<blockquote></blockquote>" not in page
 
 
-async def test_an_answer_brings_no_markup_and_no_image(app: App, session: dict[str, Any]) -> None:
+async def test_an_answer_contains_no_markup_and_no_image(app: App, session: dict[str, Any]) -> None:
     turns = app.container.conversations.turns
     turn = await turns.get(session["left"])
     assert turn is not None
@@ -139,7 +139,7 @@ async def test_an_image_that_the_page_leaves_out_is_mentioned(app: App, session:
     assert page.count("Images: 2, not shown here") == 1
 
 
-async def test_lines_and_numbers_stay_as_the_page_shows_them(app: App, session: dict[str, Any]) -> None:
+async def test_lines_and_numbers_are_as_on_the_page(app: App, session: dict[str, Any]) -> None:
     turns = app.container.conversations.turns
     turn = await turns.get(session["left"])
     assert turn is not None
@@ -184,16 +184,16 @@ async def rendered(app: App, session: dict[str, Any], answer: str) -> str:
 async def test_bold_begins_and_ends_beside_chinese_punctuation(
     app: App, session: dict[str, Any], answer: str, shown: str
 ) -> None:
-    """Discriminates: CommonMark's own rule; one that takes single asterisks and underscores along."""
+    """Discriminates: CommonMark's own rule; a rule that also changes single asterisks and underscores."""
     assert await rendered(app, session, answer) == f"<p>{shown}</p>"
 
 
-async def test_headings_of_an_answer_stand_below_its_question(app: App, session: dict[str, Any]) -> None:
+async def test_headings_of_an_answer_are_ranked_below_its_question(app: App, session: dict[str, Any]) -> None:
     shown = await rendered(app, session, "# 总览\n\n###### 六\n\n下划\n===")
     assert shown == "<h3>总览</h3>\n<h6>六</h6>\n<h3>下划</h3>"
 
 
-async def test_maths_keeps_every_character_it_was_written_with(app: App, session: dict[str, Any]) -> None:
+async def test_formulas_keep_every_character(app: App, session: dict[str, Any]) -> None:
     """Discriminates: a_b*c as emphasis, a backslash lost, lines of a formula as a list."""
     inline = r"其中 $a_b*c$ 和 \(x*y_z*w\)，$5 and $6"
     block = "$$\nE*m*c\n- 1\n= 2\n$$"
@@ -202,7 +202,7 @@ async def test_maths_keeps_every_character_it_was_written_with(app: App, session
     assert shown == f"<p>{inline}</p>\n<p>{lines}</p>\n<p><em>真的</em> 完</p>"
 
 
-async def test_a_revoked_an_expired_and_a_guessed_link_lead_nowhere(
+async def test_a_revoked_an_expired_and_a_guessed_link_open_nothing(
     app: App, session: dict[str, Any]
 ) -> None:
     path = f"/sessions/{session['session_id']}/shares"
@@ -233,10 +233,10 @@ async def test_a_revoked_an_expired_and_a_guessed_link_lead_nowhere(
         ("fr", "en", "This link leads nowhere"),
     ],
 )
-async def test_people_read_why_a_link_leads_nowhere(
+async def test_a_browser_gets_a_page_that_explains_why_a_link_opens_nothing(
     app: App, session: dict[str, Any], accepted: str, language: str, words: str
 ) -> None:
-    """Discriminates: JSON for a browser; a page that is stored, indexed, or says what was shared."""
+    """Discriminates: JSON for a browser; a page that is cached, indexed, or reveals what was shared."""
     link = await share(app, session)
     path = f"/sessions/{session['session_id']}/shares/{link['share_id']}"
     await app.client.delete(path, headers=ALICE)
@@ -254,14 +254,14 @@ async def test_people_read_why_a_link_leads_nowhere(
 
 
 @pytest.mark.parametrize("accepted", ["application/json", "*/*", "application/json, text/html;q=0.5"])
-async def test_programs_read_why_a_link_leads_nowhere(app: App, accepted: str) -> None:
+async def test_programs_get_json_that_explains_why_a_link_opens_nothing(app: App, accepted: str) -> None:
     reply = await app.client.get("/shared/x", headers={"accept": accepted})
     assert reply.status_code == 404
     assert reply.json()["error"]["code"] == "not_found"
     assert reply.headers["cache-control"] == "no-store"
 
 
-async def test_a_link_is_no_key(app: App, session: dict[str, Any]) -> None:
+async def test_a_link_is_not_a_key(app: App, session: dict[str, Any]) -> None:
     token = (await share(app, session))["url"].rsplit("/", 1)[1]
     for headers in ({"authorization": f"Bearer {token}"}, {"x-api-key": token}):
         reply = await app.client.get(f"/sessions/{session['session_id']}/turns", headers=headers)
@@ -296,14 +296,14 @@ async def test_its_token_opens_no_route(app: App, session: dict[str, Any]) -> No
         assert reply.status_code == 404 or "The right one?" not in reply.text
 
 
-async def test_with_the_session_its_links_go(app: App, session: dict[str, Any]) -> None:
+async def test_deleting_a_session_deletes_its_links(app: App, session: dict[str, Any]) -> None:
     link = await share(app, session)
     await app.client.delete(f"/sessions/{session['session_id']}", headers=ALICE)
     assert (await opened(app, link["url"])).status_code == 404
 
 
 async def test_a_new_title_and_a_new_turn_keep_the_links(app: App, session: dict[str, Any]) -> None:
-    """Discriminates: a session that is written whole."""
+    """Discriminates: a session record that is overwritten completely."""
     link = await share(app, session)
     path = f"/sessions/{session['session_id']}"
     await app.client.patch(path, json={"title": "Nuts"}, headers=ALICE)
@@ -313,7 +313,7 @@ async def test_a_new_title_and_a_new_turn_keep_the_links(app: App, session: dict
 
 
 async def test_a_link_is_closed_as_long_as_its_owners_key_is_not_configured(tmp_path: Path) -> None:
-    """Discriminates: a link that outlives its key, which nobody else can list or take back."""
+    """Discriminates: a link that outlives its key, which nobody else can list or revoke."""
 
     def with_keys(*keys: str, admins: tuple[str, ...] = ()) -> AbstractAsyncContextManager[App]:
         server = {"api_keys": keys, "admin_api_keys": admins}

@@ -43,7 +43,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 async def _added(url: str, key: str, name: str, text: str) -> str:
-    """The document's id, once it is read in."""
+    """The document's id, once it has been ingested."""
     async with _http(url, key) as http:
         added = (await http.post("/documents", files={"file": (name, text.encode())})).json()
         async with http.stream("GET", f"/jobs/{added['job_id']}/stream") as progress:  # to its end
@@ -86,7 +86,7 @@ async def result(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
 async def test_every_tool_runs(server: Server, way: str) -> None:
     pieces: list[str] = []
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         pieces.append(message or "")
 
     async with WAYS[way](server) as client:
@@ -96,7 +96,7 @@ async def test_every_tool_runs(server: Server, way: str) -> None:
         assert {
             name: tool.annotations.read_only_hint for name, tool in tools.items() if tool.annotations
         } == {"ask": False, "search": True, "read": True, "recall": True}
-        asked = await client.call_tool("ask", {"question": QUESTION}, progress_callback=hear)
+        asked = await client.call_tool("ask", {"question": QUESTION}, progress_callback=on_progress)
         answer = dict(asked.structured_content or {})
         assert "fifteen days" in answer["answer"]
         assert answer["sources"][0]["file_name"] == "leave.md"
@@ -117,7 +117,7 @@ async def test_every_tool_runs(server: Server, way: str) -> None:
         assert "fifteen days" in read.contents[0].text  # type: ignore[union-attr]
 
 
-async def test_another_owner_sees_nothing_of_it(server: Server) -> None:
+async def test_another_owner_sees_none_of_it(server: Server) -> None:
     async with over_http(server) as alice:
         answer = await result(alice, "ask", question=QUESTION)
     async with over_http(server, BOB) as bob:
@@ -132,7 +132,7 @@ async def test_another_owner_sees_nothing_of_it(server: Server) -> None:
 
 
 async def test_a_long_document_is_read_to_its_end(server: Server) -> None:
-    """Discriminates: its first page of passages alone."""
+    """Discriminates: only its first page of passages."""
     clauses = [f"# Clause {number}\n\nParagraph {number} holds." for number in range(MAX_CHUNKS + 5)]
     document_id = await _added(server.url, CAROL, "clauses.md", "\n\n".join(clauses))
     async with over_http(server, CAROL) as carol:
@@ -155,7 +155,7 @@ async def test_a_long_document_is_read_to_its_end(server: Server) -> None:
         ("search", {"query": "Hm?", "top_n": 500}, "top_n"),
     ],
 )
-async def test_what_a_tool_refuses_names_the_field(
+async def test_a_tools_refusal_names_the_field(
     server: Server, tool: str, arguments: dict[str, Any], message: str
 ) -> None:
     async with over_http(server) as client:

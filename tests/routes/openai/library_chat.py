@@ -1,6 +1,6 @@
 """python library_chat.py langchain|llama_index BASE_URL FACT ASKS: the conversation of `test_lineage`, by a
-library that keeps messages and no ids; every second answer is streamed. It waits for a line before it
-asks last."""
+library that keeps messages but no ids; every second answer is streamed. It waits for a line before the last
+question."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def main() -> None:
     answer = {"langchain": langchain, "llama_index": llama_index}[sys.argv[1]](sys.argv[2])
     messages: Messages = []
 
-    def say(text: str) -> None:
+    def send(text: str) -> None:
         messages.append(("user", text))
         messages.append(("assistant", answer(messages, len(messages) % 4 == 1)))
 
-    say(FACT)
+    send(FACT)
     for number in range(2, 13):
-        say(f"Note {number} of the old trunk: the kettle number {number} is blue.")
+        send(f"Note {number} of the old trunk: the kettle number {number} is blue.")
     asked_12 = messages[22][1]
     del messages[22:]
-    say(asked_12)
+    send(asked_12)
     del messages[12:]
-    say("Note 7, edited: the lamp is green.")
+    send("Note 7, edited: the lamp is green.")
     for number in range(8, 20):
-        say(f"Note {number} after the edit: the lamp number {number} is green.")
+        send(f"Note {number} after the edit: the lamp number {number} is green.")
     print("waiting", flush=True)
     sys.stdin.readline()
-    say(ASKS)
+    send(ASKS)
     for role, text in messages:
         print(role, text)
 

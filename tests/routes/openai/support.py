@@ -1,4 +1,4 @@
-"""The SDK of OpenAI against a served Wenmai, whose model is a stub that notes what it gets."""
+"""The SDK of OpenAI against a served Wenmai, whose model is a stub that records what it receives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Message = dict[str, Any]
 
 @dataclass
 class Numbered(StubLLM):
-    """Its nth answer is "answer n", unless it has `words`. `window` is that of its table, 0: not named."""
+    """Its nth answer is "answer n", unless it has `words`. `window` is that of its table; 0: unspecified."""
 
     words: tuple[str, ...] = ()
     window: int = 0
@@ -33,7 +33,7 @@ class Numbered(StubLLM):
         return self.words or ("answer ", str(self.answers))
 
     def reset(self) -> None:
-        """As it began, for the next test of a file."""
+        """Restore the initial state, for the next test of a file."""
         vars(self).update({**vars(Numbered()), "url": self.url})
 
 
@@ -58,7 +58,7 @@ class Door:
         return turns
 
     def received(self) -> str:
-        """The last request that the stub got, as it came."""
+        """Return the last request that the stub received, unchanged."""
         return json.dumps(json.loads(self.stub.raw_bodies[-1]), ensure_ascii=False)
 
 
@@ -79,11 +79,11 @@ async def door(folder: Path, stub: Numbered | None = None, **sections: dict[str,
 
 
 async def read_until(stream: Any, mark: str) -> str:
-    """What a client reads of a stream until `mark` is there, and then leaves.
+    """Read a stream as a client does, until `mark` has arrived, and then leave.
 
-    It is cancelled, which ends the SDK's generators one in the other. A loop that is left early abandons them
-    in a cycle: a thread that collects garbage may finalise one while the loop is closing it ("async generator
-    already executing").
+    The task is cancelled, which closes the SDK's generators one inside the other. A loop that is left early
+    abandons them in a cycle: a thread that collects garbage may finalise one while the loop is closing it
+    ("async generator already executing").
     """
     text = ""
 
@@ -102,7 +102,7 @@ async def read_until(stream: Any, mark: str) -> str:
 
 async def add(client: httpx.AsyncClient, name: str, text: str) -> None:
     added = (await client.post("/documents", files={"file": (name, text.encode())})).json()
-    while added["job_id"] is not None:  # None: read in by another test
+    while added["job_id"] is not None:  # None: ingested by another test
         job = (await client.get(f"/jobs/{added['job_id']}")).json()
         assert job["stage"] not in ("failed", "cancelled")
         if job["stage"] == "done":

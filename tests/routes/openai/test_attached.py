@@ -21,7 +21,7 @@ OTHER = "The parrot Otto of the reception likes walnuts, and so do all other par
 
 
 def template(question: str, *texts: str, repeats: bool = False) -> str:
-    """As Open WebUI writes it; `repeats`: as versions up to 0.6 did."""
+    """The template of Open WebUI; `repeats`: in the form of versions up to 0.6."""
     sources = "\n".join(
         f'<source id="{number}" name="birds.md">{text}</source>' for number, text in enumerate(texts, 1)
     )
@@ -56,8 +56,8 @@ def last_message(at: Door) -> str:
     return str(json.loads(at.stub.raw_bodies[-1])["messages"][-1]["content"])
 
 
-async def test_the_bare_question_is_searched_with_and_stored_and_the_chat_stays_one_session(at: Door) -> None:
-    """Discriminates: the whole text searched with, so that the section about the attachment wins; a second
+async def test_the_bare_question_is_searched_and_stored_and_the_chat_stays_one_session(at: Door) -> None:
+    """Discriminates: searching with the whole text, so that the section about the attachment wins; a new
     session from the second question on."""
     plain = await at.ask([user(QUESTION)])
     past = [user(QUESTION), assistant(plain.choices[0].message.content)]
@@ -81,7 +81,7 @@ async def test_the_bare_question_is_searched_with_and_stored_and_the_chat_stays_
     assert "Otto is nobody's." in at.received()
 
 
-async def test_a_question_in_the_template_alone_and_one_beside_it_in_the_system_message(at: Door) -> None:
+async def test_a_question_only_in_the_template_and_one_beside_it_in_the_system_message(at: Door) -> None:
     asked = "How long is annual leave in a year?"
     alone = await at.ask([user(template(asked, OTHER, repeats=True))])
     system = {"role": "system", "content": f"{template(asked, OTHER, repeats=True)}\nBe kind."}
@@ -95,7 +95,7 @@ async def test_a_question_in_the_template_alone_and_one_beside_it_in_the_system_
     assert OTHER not in messages[0]["content"]
 
 
-async def test_what_was_attached_is_in_the_record_of_the_prompt(at: Door) -> None:
+async def test_attached_text_is_in_the_record_of_the_prompt(at: Door) -> None:
     answer = await at.ask([user(around(QUESTION, OTHER))])
     prompt = (await at.http.get(f"/turns/{answer.wenmai['turn_id']}/prompt")).json()
     assert prompt["request"]["exact"] is True
@@ -104,7 +104,7 @@ async def test_what_was_attached_is_in_the_record_of_the_prompt(at: Door) -> Non
     ]  # fmt: skip
 
 
-async def test_a_key_names_what_was_attached_too(at: Door) -> None:
+async def test_an_idempotency_key_covers_the_attachment_too(at: Door) -> None:
     """Discriminates: the answer from the first file, replayed for another one."""
     statuses = []
     for text in (OTHER, OTHER, "Otto is nobody's."):
@@ -115,7 +115,7 @@ async def test_a_key_names_what_was_attached_too(at: Door) -> None:
     assert statuses == [200, 200, 409]
 
 
-async def test_a_model_asked_plain_gets_the_whole_text(at: Door) -> None:
+async def test_a_model_asked_without_documents_receives_the_whole_text(at: Door) -> None:
     whole = around(QUESTION, OTHER)
     await at.ask([user(whole)], model="plain/default")
     assert last_message(at) == whole
@@ -133,7 +133,7 @@ async def test_without_a_model_the_answer_is_from_the_documents(tmp_path: Path) 
     assert answers[1] == answers[0]
 
 
-async def test_more_than_there_is_room_for_is_cut_and_said(tmp_path: Path) -> None:
+async def test_an_oversized_attachment_is_truncated_with_a_note(tmp_path: Path) -> None:
     """Discriminates: a question refused as too long, or a prompt beyond the window."""
     async with door(tmp_path, Numbered(window=2_000)) as at:
         many = [f"Walnut number {number} was eaten by Otto." for number in range(3_000)]

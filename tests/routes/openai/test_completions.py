@@ -1,4 +1,4 @@
-"""Chat completions as OpenAI's own SDK asks for them."""
+"""Chat completions as requested by OpenAI's own SDK."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def at(served: Door) -> Door:
     return served
 
 
-async def test_a_whole_answer_has_its_place_and_its_usage(at: Door) -> None:
+async def test_a_complete_answer_has_its_ids_and_its_usage(at: Door) -> None:
     at.stub.usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
     answer = await at.ask([user("Where is the parrot?")], temperature=0.2, seed=7)
     message = answer.choices[0].message
@@ -52,8 +52,8 @@ async def test_a_whole_answer_has_its_place_and_its_usage(at: Door) -> None:
     assert answer.wenmai["parent_turn_id"] is None
 
 
-async def test_parts_of_text_stay_apart(at: Door) -> None:
-    """Discriminates: the last word of one part and the first of the next as one word."""
+async def test_parts_of_text_stay_separate(at: Door) -> None:
+    """Discriminates: the last word of one part and the first of the next joined into one word."""
     parts = [{"type": "text", "text": "Where is"}, {"type": "text", "text": "the parrot?"}]
     answer = await at.ask([{"role": "user", "content": parts}])
     stored = (await at.http.get(f"/turns/{answer.wenmai['turn_id']}")).json()
@@ -68,7 +68,7 @@ async def test_parameters_that_do_not_apply_are_named(at: Door) -> None:
     assert set(named.split(", ")) == {"temperature", "seed"}
 
 
-async def test_a_stream_is_the_whole_answer_in_pieces(at: Door) -> None:
+async def test_a_stream_is_the_complete_answer_in_pieces(at: Door) -> None:
     at.stub.words, at.stub.pause_s = ("Otto ", "sits ", "there."), 0.05
     stream = await at.ask([user("Where?")], stream=True, stream_options={"include_usage": True})
     chunks = [chunk async for chunk in stream]
@@ -103,7 +103,7 @@ async def test_thinking_is_reasoning_content(at: Door) -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"type": "enabled"}, {"type": "auto"}])
-async def test_thinking_is_asked_for_as_other_providers_do(at: Door, wanted: dict[str, str]) -> None:
+async def test_thinking_is_requested_like_from_other_providers(at: Door, wanted: dict[str, str]) -> None:
     """Discriminates: the field of DeepSeek, GLM and Kimi refused, since ours is true or false."""
     at.stub.words = ("<think>Hm.</think>", "Here.")
     one = await at.ask([user("Where is it?")], extra_body={"thinking": wanted})
@@ -130,9 +130,9 @@ async def test_the_sources_are_citations_and_annotations(at: Door) -> None:
     assert last.annotations[0]["url_citation"]["title"] == "leave.md"
 
 
-async def test_a_link_to_a_passage_leads_to_wenmais_page_and_comes_back_as_it_was_stored(at: Door) -> None:
-    """Discriminates: #/d/… as a link of the client's own page; one that a piece cuts; an answer that is not
-    known again."""
+async def test_a_link_to_a_passage_leads_to_wenmais_page_and_is_converted_back(at: Door) -> None:
+    """Discriminates: #/d/… as a link of the client's own page; a link that is split by a piece; an answer
+    that is no longer recognized."""
     at.stub.words = ("Nearest: [VPN](", "#", "/d", "/a/b) and [x](#y), [", "z](#/d/c/d)](")
     asked = [user("Where is it?")]
     whole = (await at.ask(asked)).choices[0].message.content
@@ -148,8 +148,8 @@ async def test_a_link_to_a_passage_leads_to_wenmais_page_and_comes_back_as_it_wa
     assert "http" not in stored["answer"]
 
 
-async def test_a_footer_of_sources_comes_back_as_no_part_of_the_answer(at: Door) -> None:
-    """Discriminates: a footer in the stored answer, or one that hides the turn that it stands below."""
+async def test_a_returned_footer_of_sources_is_not_part_of_the_answer(at: Door) -> None:
+    """Discriminates: a footer in the stored answer, or one that hides the turn below which it is shown."""
     at.stub.words = ("Fifteen [1].",)
     await add(at.http, "leave.md", LEAVE)
     body = {"sources_in_text": "footer"}
@@ -166,7 +166,7 @@ async def test_a_footer_of_sources_comes_back_as_no_part_of_the_answer(at: Door)
     assert "---" not in at.received().split("Fifteen", 1)[1][:60]
 
 
-async def test_a_setting_puts_the_footer_below_every_answer_that_does_not_say_otherwise(
+async def test_a_setting_adds_the_footer_to_every_answer_unless_the_request_decides(
     tmp_path: Path,
 ) -> None:
     stub = Numbered(words=("Fifteen [1].",))
@@ -178,7 +178,7 @@ async def test_a_setting_puts_the_footer_below_every_answer_that_does_not_say_ot
         assert without.choices[0].message.content == "Fifteen [1]."
 
 
-async def test_a_system_message_is_the_persona_of_its_turn_alone(at: Door) -> None:
+async def test_a_system_message_is_the_persona_of_its_turn_only(at: Door) -> None:
     system = {"role": "system", "content": "You are a pirate."}
     first = await at.ask([system, user("Who are you?")])
     assert "You are a pirate." in at.received()
@@ -189,17 +189,18 @@ async def test_a_system_message_is_the_persona_of_its_turn_alone(at: Door) -> No
 
 
 async def test_closing_the_connection_stops_the_answer(at: Door) -> None:
-    """Discriminates: the grace of our own streams, in which the model would go on for thirty seconds."""
+    """Discriminates: the grace period of our own streams, in which the model would continue for thirty
+    seconds."""
     at.stub.words, at.stub.pause_s = ("word ",) * 2_000, 0.02
     stream = await at.ask([user("Talk.")], stream=True)
     await read_until(stream, "word")
-    await until(lambda: at.stub.left == 1, limit_s=15)  # the grace is 30
+    await until(lambda: at.stub.left == 1, limit_s=15)  # the grace period is 30
     session = (await at.sessions())[0]["session_id"]  # the newest
     turns = (await at.http.get(f"/sessions/{session}/turns")).json()["turns"]
     assert [(turn["status"], turn["answer"][:4]) for turn in turns] == [("cancelled", "word")]
 
 
-async def test_the_models_are_those_configured_with_knowledge_and_without(at: Door) -> None:
+async def test_the_models_are_the_configured_ones_with_and_without_knowledge(at: Door) -> None:
     offered = [model.id async for model in at.client.models.list()]
     assert offered == ["wenmai", "plain/default"]
     assert (await at.client.models.retrieve("plain/default")).id == "plain/default"
@@ -261,7 +262,7 @@ REFUSED: tuple[tuple[dict[str, Any], type[openai.APIStatusError], str], ...] = (
 )
 
 
-async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
+async def test_refusals_have_openais_form(at: Door) -> None:
     before = len(await at.sessions())
     for changes, kind, code in REFUSED:
         body: dict[str, Any] = {"model": "wenmai", "messages": [user("Hm?")], **changes}
@@ -280,8 +281,8 @@ async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
     assert at.stub.bodies == []
 
 
-async def test_null_is_not_given(at: Door) -> None:
-    """As typed clients send what nobody set."""
+async def test_null_counts_as_unset(at: Door) -> None:
+    """Typed clients send it for unset fields."""
     nulls = {"knowledge": None, "rerank_top_n": None, "date": None, "stream_options": {"include_usage": None}}
     answer = await at.ask([user("Null?")], extra_body=nulls)
     stored = (await at.http.get(f"/turns/{answer.wenmai['turn_id']}")).json()
@@ -291,7 +292,7 @@ async def test_null_is_not_given(at: Door) -> None:
     assert (streamed.status_code, '"usage"' in streamed.text) == (200, False)
 
 
-async def test_a_wrong_base_address_is_told_the_right_one(at: Door) -> None:
+async def test_a_wrong_base_address_is_answered_with_the_right_one(at: Door) -> None:
     root = str(at.http.base_url).rstrip("/")
     for wrong in ("", "/v1/v1", "/v1/chat/completions", "/v1/v1/chat/completions"):
         client = at.client.with_options(base_url=root + wrong)
@@ -313,8 +314,9 @@ async def test_a_wrong_base_address_is_told_the_right_one(at: Door) -> None:
     assert "type" not in (await at.http.get("/chat")).json()["error"]
 
 
-async def test_tools_messages_of_a_history_are_left_out_with_or_without_their_calls(at: Door) -> None:
-    """Discriminates: an orphan that reaches the model, which refuses it; a turn stored anew for it."""
+async def test_tool_messages_of_a_history_are_left_out_with_or_without_their_calls(at: Door) -> None:
+    """Discriminates: an orphan that reaches the model, which refuses it; a turn stored again because of
+    it."""
     first = (await at.ask([user("Who barks?")])).choices[0].message.content
     call = {"id": "x", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     results = {"role": "tool", "tool_call_id": "x", "content": "A_TOOLS_RESULT"}

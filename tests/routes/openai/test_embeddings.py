@@ -1,4 +1,4 @@
-"""Embeddings by OpenAI's SDK: the vectors that Wenmai itself searches with."""
+"""Embeddings by OpenAI's SDK: the same vectors that Wenmai searches with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def at(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Door]:
 
 
 async def test_texts_have_vectors_of_length_one_in_their_order(at: Door) -> None:
-    """The SDK asks for base64 by itself."""
+    """The SDK requests base64 by default."""
     texts = ["a kettle", "a lamp", "a kettle"]
     reply = await at.client.embeddings.create(model="wenmai", input=texts)
     vectors = [each.embedding for each in reply.data]
@@ -35,8 +35,8 @@ async def test_texts_have_vectors_of_length_one_in_their_order(at: Door) -> None
 
 
 @pytest.mark.slow("loads the real embedding, whose questions and passages differ")
-async def test_a_question_is_embedded_as_one(tmp_path: Path) -> None:
-    """Discriminates: passages and questions through the same door of the model."""
+async def test_a_question_is_embedded_as_a_query(tmp_path: Path) -> None:
+    """Discriminates: passages and questions through the same method of the model."""
     async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
         embedding = app.container.embedding
         expected = {"query": embedding.embed_queries, "passage": embedding.embed_passages}
@@ -49,7 +49,7 @@ async def test_a_question_is_embedded_as_one(tmp_path: Path) -> None:
         assert replies["query"] != pytest.approx(replies["passage"], abs=1e-3)
 
 
-async def test_what_is_refused(at: Door) -> None:
+async def test_invalid_requests_are_refused(at: Door) -> None:
     with pytest.raises(openai.NotFoundError):
         await at.client.embeddings.create(model="text-embedding-3-small", input="a")
     refused: tuple[dict[str, Any], ...] = (
@@ -64,8 +64,8 @@ async def test_what_is_refused(at: Door) -> None:
 
 
 @pytest.mark.parametrize("ids", [[1, 2], [[1, 2], [3]]])
-async def test_token_ids_are_refused_with_what_to_set(at: Door, ids: list[Any]) -> None:
-    """LangChain's OpenAIEmbeddings sends them by itself: of a vocabulary that is not the embedding's."""
+async def test_token_ids_are_refused_with_the_setting_to_change(at: Door, ids: list[Any]) -> None:
+    """LangChain's OpenAIEmbeddings sends them by default, from another vocabulary than the embedding's."""
     with pytest.raises(openai.BadRequestError, match="set check_embedding_ctx_length=False") as refused:
         await at.client.embeddings.create(model="wenmai", input=ids)
     assert refused.value.param == "input"

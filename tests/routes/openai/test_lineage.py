@@ -1,4 +1,4 @@
-"""Which conversation a list of messages belongs to, by OpenAI's SDK and read back by our own routes."""
+"""Which conversation a list of messages belongs to, with OpenAI's SDK and read back by our own routes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FACT = "The walnut harvest at Brookfield begins on the ninth of October."
 ASKS = "When does the walnut harvest at Brookfield begin?"
-# They want another version of OpenAI's SDK: `make clients` makes an environment for them.
+# They need another version of OpenAI's SDK: `make clients` creates an environment for them.
 OWN = Path(sys.prefix) / "clients" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "library_chat.py"
 RECALLING = {"conversation": {"max_recent_turns": 3, "max_relevant_turns": 2, "relevant_turn_threshold": 0.0}}
@@ -46,7 +46,7 @@ async def at(served: Door) -> Door:
 
 
 class Chat:
-    """A chat client: it keeps messages, and no ids."""
+    """A chat client, which keeps messages but no ids."""
 
     def __init__(self, at: Door, **more: Any) -> None:
         self.at = at
@@ -54,7 +54,7 @@ class Chat:
         self.more = more
         self.turns: list[dict[str, Any]] = []
 
-    async def say(self, text: str) -> dict[str, Any]:
+    async def send(self, text: str) -> dict[str, Any]:
         self.messages.append(user(text))
         answer = await self.at.ask(self.messages, **self.more)
         self.messages.append(assistant(answer.choices[0].message.content))
@@ -62,7 +62,7 @@ class Chat:
         return dict(answer.wenmai)
 
     def back_to(self, turn: int) -> str:
-        """As if turn `turn` (from 1) had not been asked yet; what it asked."""
+        """Return to before turn `turn` (from 1) was asked; returns its question."""
         question = str(self.messages[2 * turn - 2]["content"])
         del self.messages[2 * turn - 2 :]
         return question
@@ -72,18 +72,18 @@ async def test_twenty_turns_with_an_edit_and_a_regeneration_are_one_session_with
     at: Door,
 ) -> None:
     chat = Chat(at)
-    await chat.say(FACT)
+    await chat.send(FACT)
     for number in range(2, 13):
-        await chat.say(f"Note {number} of the old trunk: the kettle number {number} is blue.")
+        await chat.send(f"Note {number} of the old trunk: the kettle number {number} is blue.")
     trunk = list(chat.turns)
     asked_12 = chat.back_to(12)
-    regenerated = await chat.say(asked_12)
+    regenerated = await chat.send(asked_12)
     chat.back_to(7)
-    edited = await chat.say("Note 7, edited: the lamp is green.")
+    edited = await chat.send("Note 7, edited: the lamp is green.")
     for number in range(8, 20):
-        await chat.say(f"Note {number} after the edit: the lamp number {number} is green.")
+        await chat.send(f"Note {number} after the edit: the lamp number {number} is green.")
     await embedded_in_background()
-    last = await chat.say(ASKS)
+    last = await chat.send(ASKS)
 
     session_id = trunk[0]["session_id"]
     assert {turn["session_id"] for turn in chat.turns} == {session_id}
@@ -94,8 +94,8 @@ async def test_twenty_turns_with_an_edit_and_a_regeneration_are_one_session_with
 
 
 async def check_branches(at: Door, session_id: str, texts: list[str]) -> None:
-    """A trunk of twelve turns, the twelfth asked twice, and a branch from the seventh on, which is
-    `texts`; the model was shown the first turn of all, and nothing of the other branches."""
+    """Check for a trunk of twelve turns, the twelfth asked twice, and a branch from the seventh on, which is
+    `texts`; the model received the very first turn, and nothing of the other branches."""
     turns = await at.tree(session_id)
     parents = {turn["turn_id"]: turn["parent_turn_id"] for turn in turns}
     assert len(turns) == len(set(parents)) == 12 + 1 + 14
@@ -113,8 +113,8 @@ async def check_branches(at: Door, session_id: str, texts: list[str]) -> None:
 
 @pytest.mark.full("imports a library in an environment of its own")
 @pytest.mark.parametrize("library", ["langchain", "llama_index"])
-async def test_libraries_that_keep_messages_make_the_same_tree(tmp_path: Path, library: str) -> None:
-    """Discriminates: messages that a library writes in another way, so that each turn begins a session."""
+async def test_libraries_that_keep_messages_create_the_same_tree(tmp_path: Path, library: str) -> None:
+    """Discriminates: messages that a library writes differently, so that each turn begins a session."""
     if not OWN.exists():
         pytest.skip("make clients makes an environment for it")
     async with door(tmp_path, Numbered(), **RECALLING) as at:
@@ -133,7 +133,7 @@ async def test_libraries_that_keep_messages_make_the_same_tree(tmp_path: Path, l
 
 
 def quoted(message: Any) -> str:
-    """As NextChat keeps it: the thinking in front of the answer."""
+    """In NextChat's form: the thinking in front of the answer."""
     return f"> {message.reasoning_content}\n\n{message.content}".replace("so.\n\n", "so.\n\n> ", 1)
 
 
@@ -142,10 +142,8 @@ def tagged(message: Any) -> str:
 
 
 @pytest.mark.parametrize("written", [quoted, tagged])
-async def test_thinking_that_comes_back_in_front_of_an_answer_is_no_part_of_it(
-    at: Door, written: Any
-) -> None:
-    """Discriminates: a session per question, with each earlier turn in it once more."""
+async def test_thinking_returned_in_front_of_an_answer_is_not_part_of_it(at: Door, written: Any) -> None:
+    """Discriminates: a session per question, each containing every earlier turn once more."""
     messages: list[Message] = []
     sessions = set()
     for number in range(3):
@@ -157,16 +155,16 @@ async def test_thinking_that_comes_back_in_front_of_an_answer_is_no_part_of_it(
     assert [len(await at.tree(session_id)) for session_id in sessions] == [3]
 
 
-async def test_two_chats_that_say_the_same_stay_apart(at: Door) -> None:
+async def test_two_identical_chats_stay_separate(at: Door) -> None:
     at.stub.words = ("The same.",)
     first, second = Chat(at), Chat(at)
-    one, two = await first.say("Hello, you."), await second.say("Hello, you.")
+    one, two = await first.send("Hello, you."), await second.send("Hello, you.")
     assert one["session_id"] != two["session_id"]
-    three = await second.say("And on.")
+    three = await second.send("And on.")
     assert three["parent_turn_id"] == two["turn_id"]
 
 
-async def test_a_history_from_elsewhere_comes_in_once(at: Door) -> None:
+async def test_a_history_from_elsewhere_is_imported_once(at: Door) -> None:
     past = [user("Who is Ada?"), assistant("A cat."), user("And Bo?"), assistant("A dog.")]
     first = (await at.ask([*past, user("Which of them barks?")])).wenmai
     again = (await at.ask([*past, user("Which of them meows?")])).wenmai
@@ -183,12 +181,12 @@ async def test_a_history_from_elsewhere_comes_in_once(at: Door) -> None:
 async def test_the_oldest_messages_may_be_left_out(at: Door) -> None:
     chat = Chat(at)
     for text in ("First of four.", "Second of four.", "Third of four."):
-        await chat.say(text)
+        await chat.send(text)
     place = (await at.ask([*chat.messages[2:], user("Fourth of four.")])).wenmai
     assert place["parent_turn_id"] == chat.turns[-1]["turn_id"]
 
 
-async def test_what_a_client_read_of_a_stopped_answer_leads_to_its_turn(at: Door) -> None:
+async def test_a_stopped_answer_is_recognized_by_what_the_client_read_of_it(at: Door) -> None:
     at.stub.words, at.stub.pause_s = tuple(f"word{n} " for n in range(500)), 0.02
     stream = await at.ask([user("Count the words.")], stream=True)
     read = await read_until(stream, "word3")
@@ -200,10 +198,10 @@ async def test_what_a_client_read_of_a_stopped_answer_leads_to_its_turn(at: Door
     assert len(await at.tree(place["session_id"])) == 2
 
 
-async def test_an_explicit_place_wins(at: Door) -> None:
+async def test_explicit_ids_take_precedence(at: Door) -> None:
     chat = Chat(at)
-    await chat.say("One thing.")
-    await chat.say("Another thing.")
+    await chat.send("One thing.")
+    await chat.send("Another thing.")
     session_id, first = chat.turns[0]["session_id"], chat.turns[0]["turn_id"]
     below = {"session_id": session_id, "parent_turn_id": first}
     place = (await at.ask([user("Elsewhere?")], extra_body=below)).wenmai
@@ -218,9 +216,9 @@ async def test_an_explicit_place_wins(at: Door) -> None:
 
 async def test_a_clear_among_the_messages_begins_a_new_root(at: Door) -> None:
     chat = Chat(at)
-    first = await chat.say("Before the clearing.")
-    await chat.say("/clear")
-    after = await chat.say("After the clearing.")
+    first = await chat.send("Before the clearing.")
+    await chat.send("/clear")
+    after = await chat.send("After the clearing.")
     assert after["parent_turn_id"] is None
     assert "Before the clearing." not in at.received()
     assert first["session_id"] == chat.turns[1]["session_id"]
@@ -245,7 +243,7 @@ async def test_a_retry_is_one_turn(at: Door) -> None:
 
 
 async def test_a_retry_after_a_failure_runs_the_same_turn_again(at: Door) -> None:
-    """As the SDK does by itself. Discriminates: a failed turn beside the one that was answered."""
+    """The SDK retries by default. Discriminates: a failed turn beside the one that was answered."""
     at.stub.status = 400
     client = at.client.with_options(max_retries=2)
     asking = asyncio.create_task(
@@ -262,8 +260,8 @@ async def test_a_retry_after_a_failure_runs_the_same_turn_again(at: Door) -> Non
     assert len([each for each in await at.sessions() if each["title"] == "Fails at first?"]) == 1
 
 
-async def test_another_owners_conversation_is_never_gone_on_with(tmp_path: Path) -> None:
-    """Somebody else's turns with the very same words."""
+async def test_another_owners_conversation_is_never_continued(tmp_path: Path) -> None:
+    """Another owner's turns with exactly the same words."""
     async with door(tmp_path, Numbered(words=("Same.",)), server={"api_keys": ("alice", "bob")}) as at:
         alice, bob = (at.client.with_options(api_key=key) for key in ("alice", "bob"))
         messages: list[Any] = [user("A secret?"), assistant("Same."), user("Go on?")]
@@ -281,7 +279,7 @@ async def test_another_owners_conversation_is_never_gone_on_with(tmp_path: Path)
         assert keyed[0].wenmai["turn_id"] != keyed[1].wenmai["turn_id"]  # type: ignore[attr-defined]
 
 
-async def test_turns_of_earlier_versions_are_known_too(tmp_path: Path) -> None:
+async def test_turns_of_earlier_versions_are_recognized_too(tmp_path: Path) -> None:
     """Their records have no marks."""
     async with open_app(make_settings(tmp_path, models={"llms": {"default": COUNTING}})) as app:
         turns = [imported_turn(f"Question {n}?", f"Answer {n}.") for n in range(100)]

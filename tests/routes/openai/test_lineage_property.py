@@ -1,5 +1,5 @@
 """Random edits, regenerations, truncated and rewritten histories, sent as message lists: what is stored is
-the tree of the messages. The real application and the real embedded store."""
+the tree of the messages. With the real application and the real embedded store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
 
 @dataclass
 class Client:
-    """Keeps the branches of one owner's conversations as a chat client does: as lists of messages, no ids."""
+    """Keeps the branches of one owner's conversations like a chat client: as lists of messages, without
+    ids."""
 
     app: App
     key: str
@@ -58,7 +59,7 @@ class Client:
         return f"{self.name} text {self.number}"
 
     async def send(self, past: Node, question: str, *, below: Node | None = None) -> None:
-        """`below`: the branch that the server knows `past` as; else `past` itself."""
+        """`below`: the branch that the server knows `past` as; otherwise `past` itself."""
         below = past if below is None else below
         messages: list[Message] = [each for q, a in past for each in (user(q), assistant(a))]
         body = {"model": "wenmai", "messages": [*messages, user(question)]}
@@ -101,7 +102,7 @@ class Client:
         return bool(suffix) and len([node for node in self.nodes if node[-1] == suffix[0]]) == 1
 
     async def stored(self) -> Counter[tuple[Pair, Pair | None]]:
-        """Every stored turn of this client's words, with its parent's texts."""
+        """Return every stored turn with this client's texts, each with its parent's texts."""
         payloads = await read(self.app)
         texts = {each["turn_id"]: (each["user_query"], each["assistant_response"]) for each in payloads}
         sessions = {each["turn_id"]: each["session_id"] for each in payloads}
@@ -132,7 +133,7 @@ async def read(app: App) -> list[dict[str, Any]]:
 async def test_the_stored_tree_is_the_tree_of_the_messages(
     app: App, mine: list[tuple[str, int]], yours: list[tuple[str, int]]
 ) -> None:
-    """Two owners at once. Discriminates: an edit that goes on from the latest turn, a history brought in
+    """Two owners at once. Discriminates: an edit that continues from the latest turn, a history imported
     twice, a turn of another owner taken for the parent, a regeneration answered as a retry."""
     example = next(EXAMPLES)
     clients = [Client(app, key, f"{key}{example}") for key in KEYS]

@@ -1,4 +1,4 @@
-"""Visitors of a site that shows the widget: its key is public, so it is good for asking and nothing else."""
+"""Visitors of a site that embeds the widget: its key is public, so it only permits asking."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def ask(app: App, visitor: str, *messages: dict[str, str], **more: Any) ->
     return await app.client.post(ASKING, json=body, headers=headers)
 
 
-async def test_a_visitors_follow_up_goes_on_and_nobody_elses_does(app: App) -> None:
-    """Discriminates: one owner for all visitors, whose histories would be found in each other's."""
+async def test_a_visitors_follow_up_continues_their_session_but_not_another_visitors(app: App) -> None:
+    """Discriminates: the same owner for all visitors, whose histories would be recalled in each other's."""
     first = (await ask(app, "one", user("What is a walnut?"))).json()
     answer = first["choices"][0]["message"]["content"]
     history = (user("What is a walnut?"), assistant(answer), user("And a hazel?"))
@@ -59,7 +59,7 @@ async def test_a_visitors_follow_up_goes_on_and_nobody_elses_does(app: App) -> N
 
 
 async def test_a_sites_key_opens_no_other_route(app: App) -> None:
-    """Discriminates: a key that is accepted as a key of an owner."""
+    """Discriminates: a key that is accepted as an owner's key."""
     headers = {"authorization": f"Bearer {await site_key(app)}"}
     spec = app.client._transport.app.openapi()  # type: ignore[attr-defined]
     tried = 0
@@ -75,8 +75,8 @@ async def test_a_sites_key_opens_no_other_route(app: App) -> None:
     assert (await app.client.post("/mcp", json={}, headers=headers)).status_code == 401
 
 
-async def test_it_asks_the_one_model_with_the_documents_of_everybody(app: App) -> None:
-    """Discriminates: a public key that pays for any text of a model's; a passage of the operator's own."""
+async def test_it_asks_the_default_model_with_the_shared_documents(app: App) -> None:
+    """Discriminates: a public key that pays for any text of a model; a passage of the operator's own."""
     for owner, text in (
         (SHARED_OWNER, "The walnut harvest begins in October."),
         ("key-x", "Secret walnuts."),
@@ -95,8 +95,8 @@ async def test_it_asks_the_one_model_with_the_documents_of_everybody(app: App) -
     assert (await app.client.post(ASKING, json={}, headers=headers)).status_code == 401
 
 
-async def test_visitors_leave_room_for_those_with_a_key(tmp_path: Any) -> None:
-    """Discriminates: a limit for each visitor alone, whose number anybody makes up."""
+async def test_visitors_leave_room_for_key_holders(tmp_path: Any) -> None:
+    """Discriminates: only a limit for each visitor, whose number anybody can make up."""
     server = {"api_keys": ("alice",), "cors_origins": ("https://www.example.org",), "max_streams": 2}
     models = {"llms": {"default": scripted("It is", 60.0, "late.")}}
     async with open_app(make_settings(tmp_path, server=server, models=models)) as app:
@@ -112,7 +112,7 @@ async def test_visitors_leave_room_for_those_with_a_key(tmp_path: Any) -> None:
         await asyncio.gather(one, colleague, return_exceptions=True)
 
 
-async def test_without_keys_the_tag_has_none(tmp_path: Any) -> None:
+async def test_without_keys_the_widget_tag_has_none(tmp_path: Any) -> None:
     async with open_app(make_settings(tmp_path)) as open_to_all:
         reply = (await open_to_all.client.get("/settings/widget")).json()
     assert reply == {"html": '<script src="http://127.0.0.1/widget.js"></script>', "origins": []}

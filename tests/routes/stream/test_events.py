@@ -1,4 +1,4 @@
-"""The events of a stream are as the description says."""
+"""The events of a stream match the description."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVENTS: tuple[Event, ...] = (
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_every_event_is_one_of_the_described(event: Event) -> None:
+def test_every_event_is_described(event: Event) -> None:
     """Discriminates: an event, or a field of one, that the model does not know."""
     lines = dict(line.split(": ", 1) for line in encode_json(event, "t:1").decode().strip().split("\n"))
     body = {"id": lines["id"], "event": lines["event"], "data": json.loads(lines["data"])}

@@ -33,7 +33,7 @@ from tests.faults.framing.frames import (
 )
 from tests.support.wire.sse import PREFIXES, parse_sse
 
-# Not scrubbed: whatever a model, a document or an exception says, the frames themselves must hold.
+# Not scrubbed: whatever a model, a document or an exception contains, the frames themselves must hold.
 TEXT = st.lists(st.sampled_from(HOSTILE) | st.text(st.characters(codec=None), max_size=8), max_size=6).map(
     "".join
 )
@@ -62,7 +62,7 @@ def test_no_text_forges_a_frame_for_any_reader(events: list[Event]) -> None:
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize("line_break", BREAKS)
 def test_a_prefix_after_any_line_break_is_text(prefix: str, line_break: str) -> None:
-    """Discriminates: cutting at LF alone, where a reader also ends a line at CR or NEL."""
+    """Discriminates: cutting only at LF, although a reader also ends a line at CR or NEL."""
     events: list[Event] = [ContentEvent(f"a{line_break}{prefix}{line_break}data: {prefix}"), DoneEvent()]
     for read in READERS.values():
         assert events_in(read(encoded(events))) == [("CONTENT", f"a\n{prefix}\ndata: {prefix}"), ("DONE", "")]
@@ -70,7 +70,7 @@ def test_a_prefix_after_any_line_break_is_text(prefix: str, line_break: str) -> 
 
 @given(TEXT.filter(bool))
 def test_text_that_was_never_cut_at_its_newlines_forges_nothing_either(text: str) -> None:
-    """Discriminates: continuation lines for a text that goes on, which a line reader takes for frames."""
+    """Discriminates: continuation lines for a text that continues, which a line reader takes for frames."""
     for event in (ContentEvent(text), ThinkEvent(text)):
         wire = encode_prefix(event, "t:1").decode()
         for read in READERS.values():
@@ -79,7 +79,7 @@ def test_text_that_was_never_cut_at_its_newlines_forges_nothing_either(text: str
 
 
 @given(st.lists(TEXT, max_size=5))
-def test_texts_laid_out_for_the_wire_are_the_texts(texts: list[str]) -> None:
+def test_framing_for_the_wire_preserves_the_texts(texts: list[str]) -> None:
     pieces = [piece for text in texts for piece in line_safe(ThinkEvent(text))]
     words = [piece.text for piece in pieces if isinstance(piece, ThinkEvent)]
     assert "".join(words) == "".join(scrub(text) for text in texts)
@@ -99,8 +99,8 @@ def test_ids_count_the_frames_from_one() -> None:
 
 
 def test_json_payloads_are_one_readable_line() -> None:
-    """Discriminates: \\u6b63 for 正, which nobody can read in a terminal; a line break that some parser ends
-    the line at."""
+    """Discriminates: \\u6b63 for 正, which nobody can read in a terminal; a line break at which some parser
+    ends the line."""
     status = encode_prefix(StatusEvent("retrieving", f"正在检索{''.join(BREAKS)}\x7f\x9f"), "t:1").decode()
     source = encode_prefix(SourceEvent((citation(f"正{''.join(BREAKS)}\ud800"),)), "t:1").decode()
     for wire in (status, source):

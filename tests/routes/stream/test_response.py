@@ -28,7 +28,7 @@ SCOPE: dict[str, Any] = {"type": "http", "method": "GET"}
 
 
 class Client:
-    """The other side of an ASGI server: takes what is sent, leaves when told."""
+    """The other side of an ASGI server: accepts what is sent, disconnects when told."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
@@ -50,7 +50,7 @@ class Client:
 
 
 class Body:
-    """Chunks with pauses before them; notes that it was closed."""
+    """Chunks with pauses before them; records that it was closed."""
 
     def __init__(self, *pauses_s: float) -> None:
         self._pauses_s = pauses_s
@@ -65,8 +65,8 @@ class Body:
             self.closed = True
 
 
-async def test_silence_is_filled_with_comments_and_talk_is_not() -> None:
-    """Discriminates: a ping by the clock, whatever was just said."""
+async def test_silence_is_filled_with_comments_and_activity_is_not() -> None:
+    """Discriminates: a ping at fixed times, whatever was just sent."""
     client = Client()
     body = Body(0, 0.1, 0.1, 0.1, 0.1, 0.1, 1)
     await EventStreamResponse(body.chunks(), 0.4, 30)(SCOPE, client.receive, client.send)
@@ -76,7 +76,7 @@ async def test_silence_is_filled_with_comments_and_talk_is_not() -> None:
     assert client.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
-async def test_the_head_is_that_of_an_event_stream() -> None:
+async def test_the_response_has_the_headers_of_an_event_stream() -> None:
     client = Client()
     await EventStreamResponse(Body().chunks(), 15, 30)(SCOPE, client.receive, client.send)
     assert dict(client.sent[0]["headers"]) == {
@@ -88,7 +88,7 @@ async def test_the_head_is_that_of_an_event_stream() -> None:
 
 @pytest.mark.parametrize("left_after_s", [0, 0.05])
 async def test_a_reader_that_leaves_closes_the_body(left_after_s: float) -> None:
-    """Before the body began, too. Discriminates: leaving the closing to the garbage collector."""
+    """Also before the body began. Discriminates: leaving the closing to the garbage collector."""
     client, body = Client(), Body(0, 60)
     asyncio.get_running_loop().call_later(left_after_s, client.left.set)
     if not left_after_s:
@@ -100,13 +100,13 @@ async def test_a_reader_that_leaves_closes_the_body(left_after_s: float) -> None
     assert body.closed or not left_after_s
 
 
-async def test_a_reader_that_leaves_in_a_flood_ends_the_stream() -> None:
-    """Discriminates: relying on the cancellation, which skips a task whose future is done already."""
+async def test_a_reader_that_leaves_during_a_flood_ends_the_stream() -> None:
+    """Discriminates: relying on the cancellation, which skips a task whose future is already done."""
     client, loop = Client(), asyncio.get_running_loop()
     waiters: list[asyncio.Future[None]] = []
 
     def tick() -> None:
-        """Before the loop comes to deliver the cancellation, what the stream waits for has come."""
+        """Before the loop delivers the cancellation, what the stream waits for has arrived."""
         while waiters:
             waiters.pop().set_result(None)
         ticking = loop.call_soon(tick)
@@ -130,7 +130,7 @@ async def test_a_reader_that_leaves_in_a_flood_ends_the_stream() -> None:
 
 @pytest.mark.parametrize("ping_interval_s", [0.05, 15])
 async def test_a_send_that_takes_too_long_ends_the_stream(ping_interval_s: float) -> None:
-    """A ping's too. Discriminates: looking for stuck sends only as often as a ping is due."""
+    """Also for a ping. Discriminates: looking for stuck sends only as often as a ping is due."""
     client, body = Client(), Body(0, 0 if ping_interval_s > 1 else 60)
     scope = {**SCOPE, "extensions": {CONNECTION: {"abort": client.left.set}}}
     response = EventStreamResponse(body.chunks(), ping_interval_s, 0.3)
@@ -145,7 +145,7 @@ async def test_a_send_that_takes_too_long_ends_the_stream(ping_interval_s: float
 async def served(
     stream: TurnStream, settings: ServerSettings, middleware: Sequence[Middleware] = ()
 ) -> AsyncIterator[tuple[uvicorn.Server, int]]:
-    """The stream on a real socket; gives the server and its port."""
+    """Serve the stream on a real socket; yields the server and its port."""
 
     async def answer(request: Request) -> Response:
         return stream_response(stream, settings, "prefix")
@@ -173,8 +173,8 @@ def stuck_reader(port: int) -> socket.socket:
     return client
 
 
-async def test_a_reader_that_stopped_reading_is_cut_and_another_gets_everything() -> None:
-    """Discriminates: closing the stuck connection politely, which waits for its buffers for ever."""
+async def test_a_reader_that_stopped_reading_is_disconnected_and_another_gets_everything() -> None:
+    """Discriminates: closing the stuck connection gracefully, which waits for its buffers forever."""
     stream = TurnStream("t", 60, lambda: None)
     loop = asyncio.get_running_loop()
     async with served(stream, ServerSettings(ping_interval_s=0.5)) as (server, port):
@@ -198,7 +198,7 @@ async def test_a_reader_that_stopped_reading_is_cut_and_another_gets_everything(
 
 
 class Passed:
-    """A middleware that adds a header, and notes what passes it."""
+    """A middleware that adds a header, and records what passes it."""
 
     def __init__(self, app: ASGIApp, messages: list[Message]) -> None:
         self._app = app
@@ -214,9 +214,9 @@ class Passed:
         await self._app(scope, receive, sending)
 
 
-async def test_the_chunks_of_a_stream_go_past_the_middleware_and_its_head_does_not() -> None:
+async def test_the_chunks_of_a_stream_bypass_the_middleware_and_its_head_does_not() -> None:
     """Discriminates: every token through each layer; a head without the headers of the layers; another
-    answer's connection, where one connection asks twice."""
+    answer's connection, when a connection is reused."""
     stream = TurnStream("t", 60, lambda: None)
     stream.publish(ContentEvent("a"), DoneEvent())
     messages: list[Message] = []
@@ -233,7 +233,7 @@ async def test_the_chunks_of_a_stream_go_past_the_middleware_and_its_head_does_n
     assert [message.get("body", b"") for message in messages] == [b""] * 4
 
 
-async def test_the_frames_of_a_stream_come_out_whole() -> None:
+async def test_the_frames_of_a_stream_arrive_unchanged() -> None:
     stream = TurnStream("t", 60, lambda: None)
     stream.publish(ContentEvent("a\nDONE:"), DoneEvent())
     client = Client()
@@ -241,8 +241,8 @@ async def test_the_frames_of_a_stream_come_out_whole() -> None:
     assert [frame.kind for frame in frames(client.body.decode())] == ["CONTENT", "CONTENT", "DONE"]
 
 
-async def test_a_reader_has_a_seat_as_long_as_it_reads() -> None:
-    """Discriminates: a stream that is read without one, of which a key could then open any number."""
+async def test_a_reader_occupies_a_slot_as_long_as_it_reads() -> None:
+    """Discriminates: a stream that is read without a slot, of which a key could then open any number."""
     slots, client = StreamSlots(1), Client()
     stream = TurnStream("t", 30, lambda: None)
     stream.publish(ContentEvent("one"))

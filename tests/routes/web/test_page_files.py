@@ -1,4 +1,4 @@
-"""The page's files and their headers; and that nothing a person uploaded comes back as a page of ours."""
+"""The page's files and their headers; and no upload is ever served as a page of ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UPLOADS = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    """One for all: the page's files are the same whatever was uploaded."""
+    """Shared: the page's files are the same whatever was uploaded."""
     async with open_app(make_settings(tmp_path_factory.mktemp("files"))) as opened:
         yield opened
 
@@ -66,8 +66,8 @@ async def test_every_file_of_the_page_carries_the_policy(app: App) -> None:
         assert "geolocation=()" in response.headers["permissions-policy"]
 
 
-async def test_browsers_keep_the_files_for_good_and_ask_for_the_page(app: App) -> None:
-    """Discriminates: a file that each reload downloads again; a page that is kept beyond an upgrade."""
+async def test_browsers_cache_the_files_forever_and_revalidate_the_page(app: App) -> None:
+    """Discriminates: a file that each reload downloads again; a page that is cached beyond an upgrade."""
     for path in files():
         assert "immutable" in (await app.client.get(path)).headers["cache-control"], path
     for path in ("/", "/docs", "/widget.js"):
@@ -81,8 +81,9 @@ async def test_browsers_keep_the_files_for_good_and_ask_for_the_page(app: App) -
     assert set(re.findall(r'"web/(\w+)/', html)) == {page.files().version}
 
 
-async def test_the_files_come_compressed_to_whoever_takes_that(app: App) -> None:
-    """Discriminates: a first visit that takes nearly twice as long; what a cache hands to others, packed."""
+async def test_the_files_are_compressed_for_clients_that_accept_it(app: App) -> None:
+    """Discriminates: a first visit that takes nearly twice as long; a cache that serves compressed files to
+    others."""
     whole = packed = 0
     for path in ("/", *files()):
         plain = await app.client.get(path, headers={"Accept-Encoding": "identity, gzip; q=0"})
@@ -95,23 +96,23 @@ async def test_the_files_come_compressed_to_whoever_takes_that(app: App) -> None
     assert packed < 0.45 * whole
 
 
-async def test_a_page_that_was_loading_during_an_upgrade_gets_the_files_of_now_and_keeps_none(
+async def test_a_page_loading_during_an_upgrade_gets_the_current_files_uncached(
     app: App,
 ) -> None:
-    """Discriminates: 404 below the version before; new files that a cache keeps below the old address."""
+    """Discriminates: 404 below the previous version; new files that are cached below the old address."""
     old = await app.client.get("/web/0123456789abcdef/js/app.js")
     assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
     assert old.content == (WEB / "js/app.js").read_bytes()
 
 
-def test_another_byte_is_another_version() -> None:
-    """Discriminates: a version of names alone, below which browsers would keep the file of before."""
+def test_one_changed_byte_is_another_version() -> None:
+    """Discriminates: a version of names only, below which browsers would keep the previous file."""
     before = {"js/app.js": b"1", "css/base.css": b""}
     assert page.version_of(before) == page.version_of({**before})
     assert page.version_of(before) != page.version_of({**before, "js/app.js": b"2"})
 
 
-async def test_no_policy_lets_code_in_from_a_text_or_another_origin(app: App) -> None:
+async def test_no_policy_allows_code_from_a_text_or_another_origin(app: App) -> None:
     text = (await app.client.get("/")).headers["content-security-policy"]
     assert not [word for word in ("unsafe", "http", "*", "blob:", "strict-dynamic") if word in text]
 
@@ -134,7 +135,7 @@ NO_FILES = (
 )
 
 
-async def test_what_is_no_file_of_the_page_is_not_found(app: App) -> None:
+async def test_what_is_not_a_file_of_the_page_is_not_found(app: App) -> None:
     for path in NO_FILES:
         response = await app.client.get(path)
         assert response.status_code == 404, path
@@ -142,15 +143,15 @@ async def test_what_is_no_file_of_the_page_is_not_found(app: App) -> None:
 
 
 def inert(response: Response) -> bool:
-    """A browser that is led there shows data or saves a file; it makes no document of ours of it."""
+    """A browser that is led there shows data or saves a file; it never renders it as our document."""
     kind = response.headers["content-type"].partition(";")[0]
     saved = response.headers.get("content-disposition", "").startswith("attachment")
     named = response.headers["x-content-type-options"] == "nosniff"
     return named and (saved or kind in ("application/json", "text/event-stream"))
 
 
-async def test_no_route_gives_an_upload_back_as_a_document(app: App) -> None:
-    """Discriminates: a media type taken from the file's ending on any route that tells of a document."""
+async def test_no_route_serves_an_upload_as_a_document(app: App) -> None:
+    """Discriminates: a media type derived from the file's extension on any route that returns a document."""
     added = [one for name in UPLOADS if (one := await accepted(app, name))]
     asked = await app.ask("How long do refunds take?")
     session = f"/sessions/{asked.session_id}"
@@ -168,7 +169,7 @@ async def test_no_route_gives_an_upload_back_as_a_document(app: App) -> None:
 
 
 async def accepted(app: App, name: str) -> str | None:
-    """The document's id; None where that kind of file is refused at the door."""
+    """The document's id; None if that kind of file is refused on upload."""
     response = await app.client.post("/documents", files={"file": (name, HOSTILE + name.encode())})
     assert inert(response)
     if response.status_code in (415, 422):

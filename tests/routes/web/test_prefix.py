@@ -1,5 +1,5 @@
-"""Below a reverse proxy's prefix: the page and its files, the API, its reference, links; whether the proxy
-takes the prefix away before it passes a request on, or not."""
+"""Below a reverse proxy's prefix: the page and its files, the API, its reference, links; whether or not the
+proxy strips the prefix before it forwards a request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
 
 @pytest.fixture(params=[PREFIX, ""], ids=["kept", "taken_away"])
 def passed_on(request: pytest.FixtureRequest) -> str:
-    """What of the prefix reaches the server."""
+    """The part of the prefix that reaches the server."""
     return str(request.param)
 
 
@@ -53,7 +53,7 @@ async def test_every_file_that_the_pages_name_is_below_the_prefix(app: App, pass
 
 
 async def test_the_api_answers_below_it_and_names_it(app: App, passed_on: str) -> None:
-    """Discriminates: errors below /v1 or limits of uploads that are known by the path as it came."""
+    """Discriminates: errors below /v1 or upload limits that are matched by the raw path."""
     asked = (
         await app.client.post(passed_on + CHAT, json={"question": "What is a walnut?", "stream": False})
     ).json()
@@ -73,13 +73,13 @@ async def test_the_api_answers_below_it_and_names_it(app: App, passed_on: str) -
     assert (await app.client.put(f"{passed_on}/documents")).headers["allow"] == "GET, HEAD, POST"
 
 
-async def test_a_redirect_leads_below_it(app: App) -> None:
-    """The page's addresses are relative: without the slash at its end they would lead beside it."""
+async def test_a_redirect_stays_below_it(app: App) -> None:
+    """The page's addresses are relative: without the trailing slash they would lead beside it."""
     for path in (PREFIX, f"{PREFIX}/docs/", "/docs/"):
         answer = await app.client.get(path)
         assert answer.status_code == 307
         assert urlsplit(answer.headers["location"]).path in (f"{PREFIX}/", f"{PREFIX}/docs")
 
 
-async def test_what_only_begins_like_it_is_no_part_of_it(app: App) -> None:
+async def test_a_path_that_only_begins_like_it_is_not_below_it(app: App) -> None:
     assert (await app.client.get(f"{PREFIX}-other/sessions")).status_code == 404

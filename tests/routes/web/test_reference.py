@@ -8,8 +8,8 @@ from routes.web.page import WEB
 from tests.support.servers.app import App
 
 
-async def test_it_asks_nothing_of_another_origin(app: App) -> None:
-    """Discriminates: FastAPI's own page, whose script is another site's."""
+async def test_it_requests_nothing_from_another_origin(app: App) -> None:
+    """Discriminates: FastAPI's own page, whose script is from another site."""
     response = await app.client.get("/docs")
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -22,5 +22,5 @@ async def test_it_asks_nothing_of_another_origin(app: App) -> None:
         assert (await app.client.get(path)).status_code == 200, path
 
 
-async def test_it_asks_for_no_key_and_holds_nothing_that_needs_one(app: App) -> None:
+async def test_it_needs_no_key_and_contains_nothing_that_needs_one(app: App) -> None:
     assert "/sessions" not in (await app.client.get("/docs")).text

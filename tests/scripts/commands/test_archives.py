@@ -23,7 +23,7 @@ def settings_of(folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A data folder with a document and a turn, and the turn's session."""
+    """Yield a data folder with a document and a turn, and the turn's session."""
     folder = tmp_path_factory.mktemp("kept")
 
     async def fill() -> str:
@@ -51,7 +51,7 @@ async def questions(folder: Path, session_id: str) -> list[str]:
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_backup_comes_back_elsewhere_and_only_into_an_empty_store(
+async def test_a_backup_is_restored_elsewhere_and_only_into_an_empty_store(
     session: tuple[Path, str], tmp_path: Path
 ) -> None:
     folder, session_id = session
@@ -79,7 +79,7 @@ async def test_a_backup_comes_back_elsewhere_and_only_into_an_empty_store(
 async def test_a_count_says_why_the_archive_could_not_be_restored(
     session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: an invitation to --apply, which then refuses a store that is full."""
+    """Discriminates: an invitation to use --apply, which then refuses a store that is not empty."""
     archive = tmp_path / "kept.wenmai.zip"
     assert await back_up(settings_of(session[0]), "--to", str(archive)) == 0
 
@@ -95,7 +95,7 @@ async def test_a_count_says_why_the_archive_could_not_be_restored(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_damaged_archive_is_told_by_verify_and_refused_by_restore(
+async def test_a_damaged_archive_is_reported_by_verify_and_refused_by_restore(
     session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = tmp_path / "kept.wenmai.zip"
@@ -116,7 +116,7 @@ async def test_a_damaged_archive_is_told_by_verify_and_refused_by_restore(
     assert not (tmp_path / "new").exists()
 
 
-async def test_the_list_and_what_is_refused(
+async def test_the_list_and_the_refusals(
     session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = settings_of(session[0])
@@ -127,7 +127,7 @@ async def test_the_list_and_what_is_refused(
     assert capsys.readouterr().out.count("wenmai-") == 1
     upgrade = str(tmp_path / "before-upgrade.wenmai.zip")
     assert await back_up(settings, "--to", upgrade) == 0
-    assert await back_up(settings, "--to", str(tmp_path), "--keep", "1") == 0  # what has a name stays
+    assert await back_up(settings, "--to", str(tmp_path), "--keep", "1") == 0  # an existing one stays
     capsys.readouterr()
     assert await back_up(settings, "--list", "--to", str(tmp_path)) == 0
     newest, named = capsys.readouterr().out.splitlines()
@@ -143,7 +143,7 @@ async def test_the_list_and_what_is_refused(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_data_folder_without_a_store_is_refused_and_not_made(tmp_path: Path) -> None:
+async def test_a_data_folder_without_a_store_is_refused_and_not_created(tmp_path: Path) -> None:
     none = await asyncio.to_thread(
         command, "wenmai", "backup", DATA_DIR=str(tmp_path / "none"), EMBEDDING=HASHING
     )
@@ -152,7 +152,7 @@ async def test_a_data_folder_without_a_store_is_refused_and_not_made(tmp_path: P
     assert not (tmp_path / "none").exists()
 
 
-async def test_a_backup_folder_that_is_a_file_is_told_in_one_plain_line(
+async def test_a_backup_folder_that_is_a_file_is_reported_in_one_plain_line(
     session: tuple[Path, str], tmp_path: Path
 ) -> None:
     """Discriminates: the operating system's words, "[Errno 17] File exists"."""
@@ -177,7 +177,7 @@ async def test_a_running_server_is_asked_and_writes_into_its_own_folder(
         elsewhere = make_settings(session[0], store={"backup_dir": tmp_path})  # as this shell has it
         assert await back_up(elsewhere, "--url", url) == 0
         printed = capsys.readouterr().out
-        assert str(tmp_path) not in printed  # no file of that name is there
+        assert str(tmp_path) not in printed  # no file of that name exists
         assert ".wenmai.zip in BACKUP_DIR of the server" in printed
         with pytest.raises(CommandError, match="omit --to") as raised:
             await back_up(settings, "--url", url, "--to", str(tmp_path))
@@ -185,7 +185,7 @@ async def test_a_running_server_is_asked_and_writes_into_its_own_folder(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_store_is_moved_and_shown_first(
+async def test_a_move_is_first_shown_and_then_made(
     session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, session_id = session
@@ -197,7 +197,7 @@ async def test_a_store_is_moved_and_shown_first(
     assert await questions(tmp_path / "moved", session_id) == [QUESTION]
 
 
-async def test_a_move_onto_itself_or_to_no_address_is_refused_without_the_key(
+async def test_a_move_onto_itself_or_to_no_address_is_refused_without_showing_the_key(
     session: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", "the-secret")
@@ -210,7 +210,7 @@ async def test_a_move_onto_itself_or_to_no_address_is_refused_without_the_key(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_restore_without_the_archives_embedding_names_the_way_out(
+async def test_restore_without_the_archives_embedding_names_the_solution(
     session: tuple[Path, str], tmp_path: Path
 ) -> None:
     archive = tmp_path / "kept.wenmai.zip"

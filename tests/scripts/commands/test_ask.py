@@ -1,4 +1,4 @@
-"""Questions from the terminal, what they find, and what is shown of a conversation."""
+"""Questions from the terminal, their hits, and the display of a conversation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def show(turn_id: str, *options: str, key: str = KEY) -> subprocess.CompletedPro
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, StubLLM]]:
-    """A server that asks for a key, before a model on loopback that notes what it got."""
+    """A server that requires a key, in front of a model on loopback that records what it receives."""
     with running_stub(StubLLM()) as stub:
         model = {"OPENAI_BASE_URL": stub.url, "OPENAI_API_KEY": "secret", "LLM_MODEL": "stub"}
         rest = {"API_KEYS": KEY, "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
@@ -50,7 +50,7 @@ def ask(server: RunningServer) -> str:
     return turn_id
 
 
-async def test_a_question_what_it_finds_and_its_conversation_are_shown(
+async def test_a_question_its_hits_and_its_conversation_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: notes between the JSON; the turns of another conversation."""
@@ -79,8 +79,8 @@ async def test_a_question_what_it_finds_and_its_conversation_are_shown(
         assert f"{turn['turn_id']}  " in await run("sessions", answer["session_id"])
 
 
-def test_a_source_that_is_not_cited_says_so_without_colours_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """Discriminates: the two told apart by bold and faint alone, which a pipe does not have."""
+def test_an_uncited_source_is_marked_even_without_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    """Discriminates: a distinction by bold and faint alone, which a pipe does not have."""
     cited = Citation.model_json_schema()["examples"][0]
     sources = [cited, {**cited, "index": 2, "cited": False}]
     Terminal(colours=False).show("SOURCE", json.dumps(sources))
@@ -90,11 +90,11 @@ def test_a_source_that_is_not_cited_says_so_without_colours_too(capsys: pytest.C
     ]
 
 
-async def test_a_conversation_that_was_exported_is_looked_at_and_brought_in_again(
+async def test_an_exported_conversation_is_previewed_and_imported_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: the file refused as no other product's; a look that writes; one that does not see that
-    the conversation is here already."""
+    """Discriminates: the file refused as that of no other product; a preview that writes; one that does not
+    see that the conversation already exists."""
     async with serving(make_settings(tmp_path)) as url, httpx.AsyncClient(base_url=url) as client:
         asked = await client.post(
             "/knowledge_chat_conversation", json={"question": QUESTION, "stream": False}
@@ -120,7 +120,7 @@ async def test_a_conversation_that_was_exported_is_looked_at_and_brought_in_agai
         assert again.json() == exported.json()
 
 
-async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
+async def test_a_refused_question_and_key_are_reported_in_the_same_line_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: the server's bare sentence; its hint with "Bearer <key>" masked."""
@@ -142,11 +142,11 @@ async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
             assert capsys.readouterr().err.splitlines()[-1].startswith(f"wenmai: {line}")
 
 
-async def test_where_there_are_several_keys_one_says_whose_it_is(
+async def test_with_several_keys_the_caller_must_choose_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: what is asked, read and added by whoever's key comes first; an administrator's
-    key of the environment before the one that was named."""
+    """Discriminates: asking, reading and adding with whichever key comes first; an administrator's key from
+    the environment preferred to the named one."""
     async with serving(make_settings(tmp_path, server={"api_keys": ("ann", "bo")})) as url:
         refusal = "wenmai: API_KEYS has 2 keys: set WENMAI_KEY to one of them; "
         refusal += "what you ask and add belongs to that key\n"
@@ -169,7 +169,7 @@ async def test_where_there_are_several_keys_one_says_whose_it_is(
 def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_setting(
     key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: "an argument or a setting"; "no server answers", of one that was never asked."""
+    """Discriminates: "an argument or a setting"; "no server answers", about a server that was never asked."""
     monkeypatch.setenv("WENMAI_KEY", key)
     refusal = "wenmai: WENMAI_KEY must be of printable ASCII characters, without spaces: "
     for words in (["ask", "Hello?"], ["backup"], ["mcp"], ["ingest", "."]):
@@ -177,10 +177,10 @@ def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_setting(
         assert capsys.readouterr().err == refusal + "it is sent in a header\n"
 
 
-async def test_who_also_has_an_administrators_key_sees_what_is_in_the_store(
+async def test_a_caller_who_also_has_an_administrators_key_sees_what_is_in_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: the store looked at with the user's key that the conversations are asked for with."""
+    """Discriminates: the store inspected with the user's key that is used for the conversations."""
     keys = {"API_KEYS": KEY, "ADMIN_API_KEYS": "k-admin"}
     settings = make_settings(
         tmp_path, server={"api_keys": (KEY,), "admin_api_keys": (keys["ADMIN_API_KEYS"],)}
@@ -195,10 +195,10 @@ async def test_who_also_has_an_administrators_key_sees_what_is_in_the_store(
         assert capsys.readouterr().err == f"Server {url}\n"  # the key is not sent where it may not belong
 
 
-def test_in_a_conversation_a_refused_question_is_said_and_the_next_one_asked(
+def test_in_a_conversation_a_refused_question_is_reported_and_the_next_one_asked(
     served: tuple[RunningServer, StubLLM], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: a conversation that ends with a question that was too long; a text that steers the
+    """Discriminates: a conversation that ends with a question that was too long; a text that controls the
     terminal."""
     server, stub = served
     stub.words = ("退款\u3000要", " \x1b[2Jthree days")
@@ -214,12 +214,12 @@ def test_in_a_conversation_a_refused_question_is_said_and_the_next_one_asked(
 def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
     served: tuple[RunningServer, StubLLM],
 ) -> None:
-    """Discriminates: the request of another turn; a body put together otherwise than it was sent."""
+    """Discriminates: the request of another turn; a body that differs from the sent one."""
     server, stub = served
     turn_id = ask(server)
     shown = show(turn_id, "--url", server.url, "--request")
     assert shown.returncode == 0
-    assert re.fullmatch(rf"Store {server.url} \([\w-]+\)\n", shown.stderr)  # of a user's key the id alone
+    assert re.fullmatch(rf"Store {server.url} \([\w-]+\)\n", shown.stderr)  # of a user's key only the id
     assert shown.stdout.startswith(f"turn {turn_id}\nmodel default · layout ")
     assert f"  {QUESTION}" in shown.stdout.splitlines()
     assert "request: exact, sha256 " in shown.stdout
@@ -229,7 +229,7 @@ def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
+def test_an_unknown_turn_a_missing_key_and_no_server_are_each_reported_in_one_line(
     served: tuple[RunningServer, StubLLM],
 ) -> None:
     server, _ = served
@@ -249,12 +249,12 @@ def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
 
 
 def part_of(part: str, **fields: Any) -> PromptPart:
-    """A message of a person."""
+    """A part that is a person's message."""
     empty = {"tokens": 0, "kept": True, "reason": "", "turn_id": None, "chunk_id": None, "text": None}
     return PromptPart.model_validate({"part": part, "role": "user", "removed": False, **empty, **fields})
 
 
-def test_what_was_left_out_or_erased_is_named_with_its_reason() -> None:
+def test_omitted_or_erased_parts_are_named_with_their_reason() -> None:
     prompt = Prompt(
         turn_id="t",
         model_id="m",
@@ -294,13 +294,13 @@ def test_a_turn_without_a_record_says_so() -> None:
     assert "PROMPT_KEEP_DAYS" in line
 
 
-def test_a_text_cannot_steer_the_terminal() -> None:
+def test_a_text_cannot_control_the_terminal() -> None:
     part = part_of("question", text="a\033[2Jb\r\x9bc\td")
     shown = lines(Prompt(turn_id="t", model_id="m", parts=[part]))
     assert ("", "  a\\x1b[2Jb\\r\\x9bc\td") in list(shown)
 
 
-def test_a_link_of_the_page_leads_there_from_the_terminal(served: tuple[RunningServer, StubLLM]) -> None:
+def test_a_link_of_the_page_also_works_from_the_terminal(served: tuple[RunningServer, StubLLM]) -> None:
     """Discriminates: `[VPN](#/d/…)`, which leads nowhere."""
     server, stub = served
     stub.words = ("Nearest: [VPN](#", "/d/a/b)](")

@@ -1,4 +1,4 @@
-"""`wenmai calibrate` beside a running server: shown, kept, undone."""
+"""`wenmai calibrate` beside a running server: shown, stored, undone."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def calibrate(url: str, *arguments: str) -> int:
     return await asyncio.to_thread(wenmai.main, ["calibrate", "--url", url, *arguments])
 
 
-async def test_nothing_changes_before_it_is_applied_and_an_undo_brings_all_back(
+async def test_nothing_changes_before_apply_and_an_undo_restores_everything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: a dry run that is kept; a calibration that the search does not use; a lost undo."""
+    """Discriminates: a dry run that is stored; a calibration that the search does not use; a lost undo."""
     async with (
         serving(make_settings(tmp_path / "data")) as url,
         httpx.AsyncClient(base_url=url, timeout=60) as client,  # an upload may take the server five seconds
@@ -45,8 +45,8 @@ async def test_nothing_changes_before_it_is_applied_and_an_undo_brings_all_back(
             await client.get(f"/jobs/{added['job_id']}/stream")  # to its end
 
         async def best() -> float:
-            found = await client.post("/search", json={"question": "When does the red room open?"})
-            return float(found.json()["candidates"][0]["probability"])
+            hits = await client.post("/search", json={"question": "When does the red room open?"})
+            return float(hits.json()["candidates"][0]["probability"])
 
         before, file = await best(), str(questions(tmp_path))
         assert await calibrate(url, file) == 0
@@ -65,7 +65,7 @@ async def test_nothing_changes_before_it_is_applied_and_an_undo_brings_all_back(
         assert "nothing to undo" in capsys.readouterr().err
 
 
-async def test_what_cannot_be_used_is_refused_in_a_line(
+async def test_unusable_input_is_refused_in_a_line(
     app: App, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = {

@@ -1,4 +1,4 @@
-"""The doctor: one line a check, exit codes, nothing secret, nothing said, and an end in time."""
+"""The doctor: one line per check, exit codes, no secrets, no texts, and bounded time."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ UNKNOWN = "00000000-0000-4000-8000-00000000dead"
 
 
 @dataclass(frozen=True)
-class Shown:
+class Output:
     returncode: int
     stdout: str
     stderr: str
 
 
 class Run(Protocol):
-    def __call__(self, *arguments: str, **environment: str) -> Shown: ...
+    def __call__(self, *arguments: str, **environment: str) -> Output: ...
 
 
 @pytest.fixture
 def run_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command in this process, on `tmp_path` as its data folder."""
+    """Run the command in this process, with `tmp_path` as its data folder."""
 
-    def run(*arguments: str, **environment: str) -> Shown:
+    def run(*arguments: str, **environment: str) -> Output:
         values = {"WENMAI_CONFIG": "", "DATA_DIR": str(tmp_path), **QUICK, **environment}
         for name, value in values.items():
             monkeypatch.setenv(name, value)
         capsys.readouterr()
-        return Shown(invoke(doctor.doctor, arguments), *capsys.readouterr())
+        return Output(invoke(doctor.doctor, arguments), *capsys.readouterr())
 
     return run
 
@@ -100,7 +100,7 @@ def test_a_refused_configuration_is_the_only_line_and_exits_with_2(run_doctor: R
     assert "API_KEYS" in as_json[0]["sentence"]
 
 
-def test_what_nothing_reads_is_named_with_what_to_do(run_doctor: Run) -> None:
+def test_unused_settings_are_named_with_what_to_do(run_doctor: Run) -> None:
     """Discriminates: a removed setting, or a table, that only the server's log names."""
     shown = run_doctor("--fast", MAX_PERSONA_CHARS="7", LLMS="x")
     assert shown.returncode == 0
@@ -111,7 +111,7 @@ def test_what_nothing_reads_is_named_with_what_to_do(run_doctor: Run) -> None:
 
 
 async def plant(data: Path) -> str:
-    """What must not be told, in a store that has faults to tell of. Returns the id of a session."""
+    """Store texts that must not be shown, in a store with faults to report. Returns the id of a session."""
     async with open_app(make_settings(data)) as app:
         streamed = await app.ask(PLANTED)
         await app.add_text("planted.md", PLANTED)
@@ -148,8 +148,9 @@ def test_neither_a_key_nor_a_text_is_ever_printed(tmp_path: Path, run_doctor: Ru
 
 
 @pytest.mark.full("runs commands as processes of their own")
-def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doctor: Run) -> None:
-    """Discriminates: the server at PORT, which may be another; with `--url`, what is here looked into."""
+def test_a_running_server_is_asked_what_is_stored(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: asking the server at PORT, which may be another; with `--url`, inspecting the local
+    store."""
     with running_server(tmp_path, **QUICK) as server:
         shown = run_doctor(PORT="9")
         named = run_doctor("--url", server.url, DATA_DIR=str(tmp_path / "none"), EMBEDDING="openai")
@@ -170,8 +171,8 @@ def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doct
 
 
 @pytest.mark.full("runs commands as processes of their own")
-def test_a_clean_up_that_was_refused_is_a_warning(tmp_path: Path, run_doctor: Run) -> None:
-    """Discriminates: "ok", while nothing is cleaned up any more."""
+def test_a_refused_clean_up_is_a_warning(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: "ok", although nothing is cleaned up any more."""
 
     async def refuse() -> None:
         async with open_app(make_settings(tmp_path)) as app:
@@ -188,8 +189,8 @@ def test_a_clean_up_that_was_refused_is_a_warning(tmp_path: Path, run_doctor: Ru
 
 
 @pytest.mark.full("runs commands as processes of their own")
-def test_what_a_running_server_warns_of_is_shown(tmp_path: Path, run_doctor: Run) -> None:
-    """Discriminates: a store that lost a part, and a disk that is nearly full, behind "ready"."""
+def test_the_warnings_of_a_running_server_are_shown(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: a store that lost a part, and a disk that is nearly full, hidden behind "ready"."""
     with running_server(tmp_path, LOW_DISK_MB="1000000", **QUICK) as server:
         low = run_doctor()
         assert low.returncode == 0
@@ -208,7 +209,7 @@ def test_what_a_running_server_warns_of_is_shown(tmp_path: Path, run_doctor: Run
     assert "ready at" not in lost.stdout
 
 
-def test_models_on_this_machine_are_looked_for(tmp_path: Path) -> None:
+def test_models_on_this_machine_are_searched_for(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     here = ModelSettings(embedding=f"sentence-transformers:{tmp_path / 'model'}")
     deleted = ModelSettings(embedding=f"sentence-transformers:{tmp_path / 'gone'}")
@@ -217,7 +218,7 @@ def test_models_on_this_machine_are_looked_for(tmp_path: Path) -> None:
     assert [each.level for each in check_files(deleted, gguf)] == [Level.FAIL, Level.FAIL]
 
 
-def test_libraries_are_compared_with_those_that_were_tested() -> None:
+def test_libraries_are_compared_with_the_tested_versions() -> None:
     assert PROJECT_FILE.is_file()  # discriminates: a path that left the project with the module
     assert check_libraries(pinned_libraries()).level is Level.OK
     assert check_libraries(["qdrant-edge-py==0.0.1"]).level is Level.WARN
@@ -249,7 +250,7 @@ def test_the_data_folder_the_disk_backups_and_old_stores_are_judged(tmp_path: Pa
     assert check_data_dir(StoreSettings(data_dir=tmp_path / "file")).level is Level.FAIL
 
 
-def test_a_clock_that_cannot_be_right_and_a_zone_that_is_none_are_told() -> None:
+def test_an_implausible_clock_and_an_unknown_zone_are_reported() -> None:
     assert check_clock(NOW_S, None).level is Level.OK
     assert check_clock(NOW_S, int((NOW_S - 5) * 1e6)).level is Level.OK
     assert check_clock(NOW_S, int((NOW_S + 3_600) * 1e6)).level is Level.WARN
@@ -258,8 +259,8 @@ def test_a_clock_that_cannot_be_right_and_a_zone_that_is_none_are_told() -> None
     assert check_schedule(settings.conversation, refuse_schedule).level is Level.FAIL
 
 
-def test_a_schedule_is_judged_as_a_start_does() -> None:
-    """Discriminates: a doctor that looks at the time zone alone."""
+def test_a_schedule_is_judged_as_at_a_start() -> None:
+    """Discriminates: a doctor that only checks the time zone."""
     for cron, level in (("nonsense", Level.FAIL), ("0 3 31 2 *", Level.FAIL), ("0 3 * * 0", Level.OK)):
         settings = load_settings(conversation={"cleanup_cron": cron})
         findings = check_schedule(settings.conversation, refuse_schedule)
@@ -267,8 +268,9 @@ def test_a_schedule_is_judged_as_a_start_does() -> None:
         assert cron in findings.sentence
 
 
-def test_folders_that_cannot_be_used_are_named(tmp_path: Path, run_doctor: Run) -> None:
-    """Discriminates: rights alone, of which root has all; a backup folder only looked for."""
+def test_unusable_folders_are_named(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: checking only permissions, of which root has all; a backup folder that is only searched
+    for."""
     (tmp_path / "file").touch()
     shown = run_doctor("--fast", BACKUP_DIR=str(tmp_path / "file"))
     assert shown.returncode == 1
@@ -285,7 +287,7 @@ def test_folders_that_cannot_be_used_are_named(tmp_path: Path, run_doctor: Run) 
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_sound_store_is_well_and_another_embedding_is_not(tmp_path: Path) -> None:
+async def test_a_sound_store_is_ok_and_another_embedding_is_not(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)) as app:
         await app.ask("How many days?")
         await app.client.post("/sessions", json={})
@@ -303,7 +305,7 @@ async def test_a_sound_store_is_well_and_another_embedding_is_not(tmp_path: Path
         assert (await check_store(store, names, ModelSettings(embedding=HASHING))).findings
 
 
-async def test_what_a_crash_left_is_told_with_the_command_that_mends_it(tmp_path: Path) -> None:
+async def test_the_remains_of_a_crash_are_reported_with_the_command_that_repairs_them(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)) as app:
         names, store = app.container.settings.store, app.container.store
         base = {"session_id": UNKNOWN, "user_query": "q", "created_us": 5, "status": "completed"}
@@ -329,7 +331,7 @@ async def test_what_a_crash_left_is_told_with_the_command_that_mends_it(tmp_path
     assert "wenmai repair" in output["sessions"].sentence
 
 
-def test_the_embeddings_name_is_told_without_loading_it() -> None:
+def test_the_embeddings_name_is_shown_without_loading_it() -> None:
     from services.adapters.e5.embedding import NAME
 
     assert NAME == BUNDLED_NAME
@@ -342,13 +344,13 @@ def test_the_embeddings_name_is_told_without_loading_it() -> None:
         assert embedding_name(ModelSettings(embedding=embedding)) == name
 
 
-def test_fast_does_not_look_into_the_store(tmp_path: Path, run_doctor: Run) -> None:
+def test_fast_does_not_inspect_the_store(tmp_path: Path, run_doctor: Run) -> None:
     (tmp_path / "store").mkdir()
     assert "not looked into" in run_doctor("--fast").stdout
 
 
-def test_followed_folders_are_looked_at(tmp_path: Path) -> None:
-    """Discriminates: a missing folder that is only warned of."""
+def test_synced_folders_are_checked(tmp_path: Path) -> None:
+    """Discriminates: only a warning about a missing folder."""
     for name in ("full", "empty"):
         (tmp_path / name).mkdir()
     (tmp_path / "full" / "a.md").write_text("text")
@@ -357,8 +359,8 @@ def test_followed_folders_are_looked_at(tmp_path: Path) -> None:
     assert levels == [Level.OK, Level.WARN, Level.FAIL]
 
 
-def test_a_followed_folder_that_nobody_can_read_is_warned_of(tmp_path: Path) -> None:
-    """Discriminates: an owner written by hand, or of a key that has changed, that is said to be well."""
+def test_a_synced_folder_that_nobody_can_read_causes_a_warning(tmp_path: Path) -> None:
+    """Discriminates: "ok" for an owner written by hand, or of a key that has changed."""
     (tmp_path / "a.md").write_text("text")
     owners = ("anna", owner_of("k-old"), owner_of("k-one"), None)
     sources = {str(owner): SourceSettings(folder=tmp_path, owner=owner) for owner in owners}
@@ -367,8 +369,8 @@ def test_a_followed_folder_that_nobody_can_read_is_warned_of(tmp_path: Path) -> 
     assert "sha256sum" in findings[0].sentence
 
 
-def test_a_sync_schedule_is_judged_as_a_start_does() -> None:
-    """Discriminates: CLEANUP_CRON named in the place of SYNC_CRON."""
+def test_a_sync_schedule_is_judged_as_at_a_start() -> None:
+    """Discriminates: CLEANUP_CRON named instead of SYNC_CRON."""
     settings = load_settings(conversation={"cleanup_cron": "0 3 * * 0"})
     findings = check_schedule(settings.conversation, refuse_schedule, sync_cron="every minute")
     assert findings.level is Level.FAIL

@@ -27,7 +27,7 @@ async def run_it(settings: Settings, *arguments: str) -> int:
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The JSON, after what a test's logging prints."""
+    """Return the JSON, after what a test's logging prints."""
     out = capsys.readouterr().out
     report: dict[str, Any] = json.loads(out[out.index("{\n") :])
     return report
@@ -70,7 +70,7 @@ def test_bad_usage_exits_with_2_and_changes_nothing(arguments: list[str], tmp_pa
 
 
 @pytest.mark.slow("starts a server, and a command for each step")
-async def test_it_counts_first_and_erases_when_told(
+async def test_it_counts_first_and_erases_on_request(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with open_app(settings) as app:
@@ -101,7 +101,7 @@ async def test_it_counts_first_and_erases_when_told(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_what_is_left_in_backups_alone_is_told_and_is_no_failure(
+async def test_what_remains_only_in_backups_is_reported_and_is_not_a_failure(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: an exit code that counts the archives, too."""
@@ -136,8 +136,8 @@ def test_a_running_server_is_asked(tmp_path: Path) -> None:
         assert httpx.get(f"{server.url}/sessions/{session}", headers=headers).status_code == 404
 
 
-async def test_a_name_of_nothing_is_noted(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    """Discriminates: a slip in an owner's name that looks like a proof."""
+async def test_an_unknown_name_is_noted(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """Discriminates: a typo in an owner's name that looks like a proof."""
     async with open_app(settings) as app:
         await app.ask("How much?")
     for name, reason in (("locl", "no name of an owner"), (f"key-{'0' * 16}", "wenmai erase --owners")):
@@ -181,7 +181,7 @@ async def test_owners_are_listed_from_the_store_and_by_its_server(
     assert len(by_store["owners"]) == erase.PAGE + 1
 
 
-async def test_a_server_is_told_what_is_to_go_with_the_document(
+async def test_a_server_receives_what_to_erase_with_the_document(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: --with-answers or --delete-backups lost on the way to the server that has the store."""
@@ -201,8 +201,8 @@ async def test_a_server_is_told_what_is_to_go_with_the_document(
 
 @pytest.mark.full("runs commands as processes of their own")
 @pytest.mark.parametrize("place", ["erase.traces", "erase.points"])
-async def test_an_erasure_that_was_killed_is_finished_by_a_repeat(tmp_path: Path, place: str) -> None:
-    """Discriminates: a point that goes before its traces and cannot be named any more."""
+async def test_an_erasure_that_was_killed_is_completed_by_repeating_it(tmp_path: Path, place: str) -> None:
+    """Discriminates: a point that is deleted before its traces and can no longer be named."""
     where = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
     settings = make_settings(tmp_path)
     async with open_app(settings) as app:

@@ -1,4 +1,4 @@
-"""The measuring command on two small sets of our own, through the services and through a server."""
+"""The evaluation command on two small sets of our own, through the services and through a server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rows_of(path: Path, name: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Everything in the folder measured once: the folder of results, and what was printed."""
+    """Everything in the folder evaluated once: the folder of results, and the output."""
     out = tmp_path_factory.mktemp("measured")
     done = command(
         "wenmai", "evaluate", str(SETS), "--out", str(out), "--cache", str(out / "vectors"), "--by", "kind",
@@ -57,7 +57,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.mark.full("runs commands as processes of their own")
 def test_documents_are_found_through_the_real_services(measured: tuple[Path, str]) -> None:
-    """By hand: q1 and q2 have two relevant lines, one document, so half of them stands first."""
+    """By hand: q1 and q2 have two relevant lines, one document, so half of them ranks first."""
     out, _ = measured
     run = runs(out / "bakery.jsonl")
     assert run["q1"]["ranked"][:2] == run["q2"]["ranked"][:2] == ["z3", "z3-again"]
@@ -71,8 +71,8 @@ def test_documents_are_found_through_the_real_services(measured: tuple[Path, str
 
 
 @pytest.mark.full("runs commands as processes of their own")
-def test_a_question_meets_only_its_scope_and_the_whole_list_is_kept(measured: tuple[Path, str]) -> None:
-    """Discriminates: one owner for all scopes, and a run cut off at the threshold."""
+def test_a_question_only_searches_its_scope_and_the_whole_list_is_kept(measured: tuple[Path, str]) -> None:
+    """Discriminates: the same owner for all scopes, and a run cut off at the threshold."""
     run = runs(measured[0] / "bakery.jsonl")
     assert sorted(run["q5"]["ranked"]) == ["z1", "z2", "z3", "z3-again"]
     assert sorted(run["q6"]["ranked"]) == ["e1", "e2", "e3"]
@@ -81,7 +81,7 @@ def test_a_question_meets_only_its_scope_and_the_whole_list_is_kept(measured: tu
 
 
 @pytest.mark.slow("runs a command as a process")
-def test_the_table_has_our_lists_beside_the_plain_ones_and_others(measured: tuple[Path, str]) -> None:
+def test_the_table_has_our_rankings_beside_the_plain_ones_and_others(measured: tuple[Path, str]) -> None:
     out, printed = measured
     lists = rows_of(out / "figures.json", "bakery")
     assert list(lists) == ["wenmai", "dense", "sparse", "rrf", "rrf, human rewrite"]
@@ -126,7 +126,7 @@ def test_a_blank_question_is_counted_as_refused(measured: tuple[Path, str]) -> N
 
 
 def test_a_folder_of_documents_is_asked_through_whole_turns(measured: tuple[Path, str]) -> None:
-    """The follow-up has no fact to look for; of two unanswerable questions one is blank."""
+    """The follow-up has no fact to check; of two unanswerable questions one is blank."""
     out, printed = measured
     turns = json.loads((out / "figures.json").read_text(encoding="utf-8"))["office"]["turns"]
     figures = turns[""]
@@ -143,7 +143,7 @@ def test_without_documents_the_product_s_own_guide_is_asked(measured: tuple[Path
     assert "| guide | 1 | 1.000 | 1.000 | 1.000 | – | 0.000 | 0 |" in measured[1]
 
 
-def test_the_plots_show_all_that_was_measured(measured: tuple[Path, str]) -> None:
+def test_the_plots_show_everything_that_was_measured(measured: tuple[Path, str]) -> None:
     plots = measured[0] / "plots"
     assert sorted(path.name for path in plots.iterdir()) == [
         "README.md", "ranking.svg", "refusal.svg", "turns.svg",
@@ -155,7 +155,7 @@ def test_the_plots_show_all_that_was_measured(measured: tuple[Path, str]) -> Non
 
 @pytest.mark.full("runs commands as processes of their own")
 def test_vectors_are_kept_from_run_to_run(measured: tuple[Path, str]) -> None:
-    """Discriminates: a cache that is not asked."""
+    """Discriminates: a cache that is not used."""
     vectors = measured[0] / "vectors"
     first = {path.name: path.stat().st_mtime_ns for path in vectors.iterdir()}
     assert invoke(evaluate, [str(SETS), "--sets", "friends", "--cache", str(vectors)]) == 0
@@ -163,13 +163,13 @@ def test_vectors_are_kept_from_run_to_run(measured: tuple[Path, str]) -> None:
 
 
 def _unnamed(source: Hit) -> Hit:
-    """Ids are random. Of z3 and z3-again, which say the same, the one read in first is shown."""
+    """Ids are random. Of z3 and z3-again, which have the same text, the one ingested first is shown."""
     name = "3.md" if source.file_name == "4.md" else source.file_name
     return replace(source, document_id="", file_name=name)
 
 
 async def answers_of(target: Target) -> tuple[list[Answer], list[Reply]]:
-    """Of searches, and of whole turns: one after another in its session, and a blank one."""
+    """The answers of searches, and of whole turns: one after another in its session, and a blank one."""
     parts = whole_collections(load_set(SETS / "bakery"))
     library = await ingest_lines(target, parts, lambda: None)
     answers = [answer for part in parts for answer in await ask(target, part, library, lambda: None)]
@@ -182,7 +182,7 @@ async def answers_of(target: Target) -> tuple[list[Answer], list[Reply]]:
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_server_answers_as_the_services_do() -> None:
+async def test_a_server_answers_like_the_services() -> None:
     """Discriminates: previous questions, history or the scope's key not sent."""
     async with open_services(None) as services:
         ours, our_replies = await answers_of(services)

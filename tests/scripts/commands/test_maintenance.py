@@ -39,7 +39,7 @@ async def repair(settings: Settings, *arguments: str) -> int:
 
 
 async def old_turns(settings: Settings, *days_ago: float) -> None:
-    """Turns of this age, as an earlier version wrote them, in one session."""
+    """Write turns of this age, like an earlier version, in one session."""
     async with open_maintenance(settings) as maintenance:
         for number, days in enumerate(days_ago):
             moment = time.gmtime(time.time() - days * DAY_US / 1e6)
@@ -61,7 +61,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, Path]]:
-    """A server with a key and an age limit of its own, and the folder that it has open."""
+    """A server with its own key and age limit, and the folder that it has open."""
     folder = tmp_path_factory.mktemp("maintained")
     own = {"ADMIN_API_KEYS": "secret", "CONVERSATION_EXPIRE_DAYS": "365"}
     with running_server(folder, EMBEDDING=HASHING, LOAD_SAMPLE="false", **own) as server:
@@ -71,8 +71,8 @@ def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run
 @pytest.mark.parametrize(
     ("script", "name"), [("cleanup_expired", "cleanup"), ("backfill_parent_turns", "repair")]
 )
-def test_help_comes_at_once(script: str, name: str) -> None:
-    """Red when a model library is imported before the arguments are read."""
+def test_help_appears_immediately(script: str, name: str) -> None:
+    """Red when a model library is imported before the arguments are parsed."""
     code = f"import sys, scripts.{script} as s; s.{name}.make_context('it', []); print(sorted(sys.modules))"
     loaded = python(code)
     assert "qdrant_client" not in loaded.stdout
@@ -126,7 +126,7 @@ def test_a_bad_configuration_is_one_line_and_exits_with_2(tmp_path: Path) -> Non
         ("COLLECTION_SUFFIX", "a b", "48 letters"),
     ],
 )
-def test_a_setting_out_of_its_range_stops_every_start_and_deletes_nothing(
+def test_a_setting_out_of_its_range_aborts_every_start_and_deletes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, allowed: str
 ) -> None:
     """B92 to B97, in this process; that the commands exit with 2 is tested once above and below."""
@@ -163,7 +163,7 @@ async def test_a_dry_run_counts_and_apply_deletes(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_fewer_days_than_configured_need_a_yes(settings: Settings) -> None:
+async def test_fewer_days_than_configured_need_yes(settings: Settings) -> None:
     await old_turns(settings, 29, 1)
     with pytest.raises(CommandError, match="--yes") as refused:
         await clean_up(settings, "--apply", "--days", "7")
@@ -175,7 +175,7 @@ async def test_fewer_days_than_configured_need_a_yes(settings: Settings) -> None
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_what_was_deleted_is_receipted_as_a_command(
+async def test_a_deletion_by_command_has_a_receipt_that_says_so(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await old_turns(settings, 40, 31, 29)
@@ -189,9 +189,7 @@ async def test_what_was_deleted_is_receipted_as_a_command(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_times_that_cannot_be_read_are_named(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_unreadable_times_are_named(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     async with open_maintenance(settings) as maintenance:
         store = maintenance.conversations.turns._store
         await write_point(store, uid(7), session_id=SESSION, timestamp="last spring")
@@ -201,10 +199,10 @@ async def test_times_that_cannot_be_read_are_named(
 
 
 @pytest.mark.slow("runs a command as a process")
-async def test_a_clock_that_is_not_believed_is_told_and_a_person_may_go_on(
+async def test_an_implausible_clock_is_reported_and_a_person_may_proceed(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: the doubt lost on the way to the command, or asked of a person."""
+    """Discriminates: the check lost on the way to the command, or applied to a person's request."""
     await old_turns(settings, *[400.0] * 51)
     assert await clean_up(settings) == 0
     assert "The nightly run would do nothing" in capsys.readouterr().out
@@ -245,7 +243,7 @@ async def test_an_empty_store_is_fine_and_an_unknown_session_is_not(settings: Se
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_with_a_server_running_the_server_does_it(
+async def test_a_running_server_carries_out_the_command(
     small_server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server, folder = small_server
@@ -259,7 +257,7 @@ async def test_with_a_server_running_the_server_does_it(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_what_expires_in_a_server_is_by_its_own_limit(
+async def test_a_server_expires_by_its_own_limit(
     small_server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: the 30 days of the command's own environment, which delete what the server keeps for a
@@ -283,26 +281,26 @@ async def test_what_expires_in_a_server_is_by_its_own_limit(
 
 @pytest.mark.full("runs commands as processes of their own")
 def test_the_doctor_names_the_servers_own_limit(small_server: tuple[RunningServer, Path]) -> None:
-    """Discriminates: the next clean-up beside the 30 days of the shell alone."""
+    """Discriminates: the next clean-up beside the 30 days of the shell only."""
     server, folder = small_server
     environment = {"DATA_DIR": str(folder), "EMBEDDING": HASHING, "WENMAI_KEY": "secret"}
     shown = command("wenmai", "doctor", "--url", server.url, **environment)
     assert "the server's turns older than 365 days go" in shown.stdout
 
 
-async def test_a_wrong_key_is_told_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:
+async def test_a_wrong_key_is_reported_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:
     server, folder = small_server
     with pytest.raises(CommandError, match=r"401.*API key.*set ADMIN_API_KEYS here"):
         await clean_up(make_settings(folder, server={"admin_api_keys": ("wrong",)}), "--url", server.url)
 
 
 async def test_a_locked_store_without_a_server_is_explained(small_server: tuple[RunningServer, Path]) -> None:
-    """Discriminates: the store here cleaned up where a server was named."""
+    """Discriminates: the local store cleaned up although a server was named."""
     with pytest.raises(CommandError, match="no server answers at"):
         await clean_up(make_settings(small_server[1]), "--url", "http://127.0.0.1:9")
 
 
-async def test_an_answer_of_something_else_is_not_believed(small_server: tuple[RunningServer, Path]) -> None:
+async def test_a_reply_from_something_else_is_not_trusted(small_server: tuple[RunningServer, Path]) -> None:
     server = Server(small_server[0].url, "secret")
     with pytest.raises(CommandError, match=r"405|404"):
         async with open_client(server) as client:
@@ -322,14 +320,14 @@ async def test_what_cannot_be_sent_is_refused_in_one_line(server: Server) -> Non
     ("status", "exit_code", "text"),
     [(409, 2, "busy"), (422, 2, "busy"), (503, 1, "busy"), (403, 2, "ADMIN_API_KEYS")],
 )
-def test_a_refusal_of_the_server_is_told_by_the_exit_code(status: int, exit_code: int, text: str) -> None:
+def test_a_refusal_of_the_server_determines_the_exit_code(status: int, exit_code: int, text: str) -> None:
     error = refusal(httpx.Response(status, json={"error": {"message": "busy"}}))
     assert error.exit_code == exit_code
     assert re.search(text, str(error))
 
 
 def test_output_that_nobody_reads_ends_quietly() -> None:
-    """Discriminates: `[Errno 32] Broken pipe` on standard error, at once or when Python ends."""
+    """Discriminates: `[Errno 32] Broken pipe` on standard error, immediately or when Python exits."""
     code = "import sys\nfrom scripts.commands.maintenance import run\n"
     code += "async def work(*_):\n    sys.stdin.read()\n    print('x' * int(sys.argv[1]))\n    return 0\n"
     code += "sys.exit(run(work, None))"
@@ -348,7 +346,7 @@ def test_output_that_nobody_reads_ends_quietly() -> None:
         assert (process.wait(60), errors) == (EXIT_NO_READER, b"")
 
 
-def test_what_would_steer_a_terminal_is_not_printed_raw(capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_control_characters_are_not_printed_raw(capsys: pytest.CaptureFixture[str]) -> None:
     async def refuse(settings: Settings, options: Options) -> int:
         raise CommandError("a\x1b[2Jb\nc 退款")
 
@@ -356,7 +354,7 @@ def test_what_would_steer_a_terminal_is_not_printed_raw(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "wenmai: a\\x1b[2Jb\nc 退款\n"
 
 
-def test_days_that_are_no_number_are_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+def test_days_that_are_not_a_number_are_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     for days in ("abc", "0", "36501", "9" * 5_000):
         assert invoke(cleanup_expired.cleanup, ["--days", days]) == 2
         line = capsys.readouterr().err
@@ -376,7 +374,7 @@ def test_the_address_comes_from_host_and_port(tmp_path: Path, host: str, url: st
 def test_the_key_is_the_named_one_then_the_administrators_or_the_only_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: a key that stands first in API_KEYS taken for whoever runs the command."""
+    """Discriminates: the first key in API_KEYS taken for that of whoever runs the command."""
 
     def key(*, as_admin: bool, **keys: tuple[str, ...]) -> str:
         return server_of(make_settings(tmp_path, server=keys), None, as_admin=as_admin).api_key

@@ -1,4 +1,5 @@
-"""Another embedding is configured: the start is refused, re-embedding mends it, everything is found again."""
+"""Another embedding is configured: the start is refused, re-embedding repairs it, everything is found
+again."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ QUESTION = "How many days of leave are there?"
 
 
 def with_embedding(folder: Path, name: str) -> Settings:
-    """With no turn kept for a while without its answer's vector, as the last ones are."""
+    """With settings in which no recent turn is kept without its answer's vector."""
     return make_settings(folder, models={"embedding": name}, conversation={"max_recent_turns": 1})
 
 
@@ -51,7 +52,7 @@ async def apply(folder: Path, *arguments: str) -> int:
 
 @asynccontextmanager
 async def filled(folder: Path) -> AsyncIterator[tuple[App, str]]:
-    """A store with a document and a turn, and the id of the turn's session."""
+    """Yield a store with a document and a turn, and the id of the turn's session."""
     async with open_app(with_embedding(folder, HASHING)) as app:
         await app.add_text("leave.md", "# Leave\n\nThere are five days of leave a year.")
         streamed = await app.ask(QUESTION)
@@ -68,7 +69,9 @@ def old_store(folder: Path) -> Path:
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_after_the_embedding_changed_reembedding_makes_everything_found_again(tmp_path: Path) -> None:
+async def test_after_the_embedding_changed_reembedding_makes_all_searchable_again(
+    tmp_path: Path,
+) -> None:
     async with filled(tmp_path) as (_, session_id):
         pass
     with pytest.raises(StartRefusedError, match="wenmai reembed"):
@@ -90,7 +93,7 @@ async def test_after_the_embedding_changed_reembedding_makes_everything_found_ag
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_without_apply_it_only_tells_what_it_would_do(
+async def test_without_apply_it_only_shows_what_it_would_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with filled(tmp_path):
@@ -108,10 +111,10 @@ async def test_without_apply_it_only_tells_what_it_would_do(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_the_same_embedding_makes_damaged_vectors_anew_when_asked_again(
+async def test_the_same_embedding_recreates_damaged_vectors_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: nothing to do; a store that was replaced, damage and all, taken for a copy."""
+    """Discriminates: nothing to do; a store that was replaced, damage included, taken for a copy."""
     settings = with_embedding(tmp_path, HASHING)
     wrong = [1.0] + [0.0] * 31
     async with filled(tmp_path) as (app, session_id):
@@ -146,7 +149,7 @@ async def test_the_old_store_still_opens_with_the_old_embedding(tmp_path: Path) 
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_store_in_use_by_a_server_that_does_not_answer_is_left_alone(tmp_path: Path) -> None:
+async def test_a_store_used_by_a_server_that_does_not_answer_is_left_alone(tmp_path: Path) -> None:
     async with filled(tmp_path):
         shown = run_command(tmp_path, "--apply", "--url", "http://127.0.0.1:9")
     assert (shown.returncode, shown.stdout) == (1, "")
@@ -156,7 +159,7 @@ async def test_a_store_in_use_by_a_server_that_does_not_answer_is_left_alone(tmp
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_two_at_once_do_not_take_each_others_copy_away(tmp_path: Path) -> None:
+async def test_two_at_once_do_not_delete_each_others_copy(tmp_path: Path) -> None:
     async with filled(tmp_path):
         pass
     settings = with_embedding(tmp_path, OTHER)
@@ -177,10 +180,8 @@ async def test_an_unfinished_copy_of_another_embedding_is_removed(tmp_path: Path
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_going_back_takes_the_old_store_up_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Discriminates: embedding everything anew for a model whose store is still there."""
+async def test_going_back_reuses_the_old_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Discriminates: embedding everything again for a model whose store still exists."""
     async with filled(tmp_path):
         pass
     assert await apply(tmp_path) == 0
@@ -195,7 +196,7 @@ async def test_going_back_takes_the_old_store_up_again(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_run_interrupted_between_the_renames_is_finished_by_the_next(
+async def test_a_run_interrupted_between_the_renames_is_completed_by_the_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with filled(tmp_path):
@@ -215,7 +216,7 @@ async def test_a_run_interrupted_between_the_renames_is_finished_by_the_next(
 async def test_as_json_it_prints_one_object_and_notes_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: the table for people in the result; a cancellation where nobody is at work."""
+    """Discriminates: the human-readable table in the result; a cancellation although nothing runs."""
     async with filled(tmp_path):
         pass
     capsys.readouterr()
@@ -232,7 +233,7 @@ async def test_as_json_it_prints_one_object_and_notes_beside_it(
         await reembed._reembed(with_embedding(tmp_path, OTHER), _options(["--cancel"]))
 
 
-async def test_without_a_store_it_is_refused_and_none_is_made(tmp_path: Path) -> None:
+async def test_without_a_store_it_is_refused_and_none_is_created(tmp_path: Path) -> None:
     with pytest.raises(StartRefusedError, match="there is no store"):
         await apply(tmp_path)
     assert store_folders(tmp_path) == []
@@ -240,14 +241,14 @@ async def test_without_a_store_it_is_refused_and_none_is_made(tmp_path: Path) ->
         await apply(tmp_path, "--suffix", "new")
 
 
-def test_help_comes_at_once_and_bad_usage_exits_with_2() -> None:
+def test_help_appears_immediately_and_bad_usage_exits_with_2() -> None:
     shown = command("wenmai", "reembed", "--help")
     assert (shown.returncode, "--apply" in shown.stdout) == (0, True)
     assert command("wenmai", "reembed", "--drop").returncode == 2
 
 
 @pytest.mark.filterwarnings(NO_INDEX_WARNING)
-async def test_on_a_server_the_new_collections_settings_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_on_a_server_the_new_collections_settings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     client = AsyncQdrantClient(":memory:")
     store, names = cast(VectorStore, client), StoreSettings()
     await ensure_collections(store, names, embedding_name="small", dimension=4)
@@ -269,7 +270,7 @@ async def test_on_a_server_the_new_collections_settings_are_told(capsys: pytest.
     await client.close()
 
 
-def test_a_suffix_that_makes_no_name_is_refused() -> None:
+def test_a_suffix_that_makes_an_invalid_name_is_refused() -> None:
     assert reembed.safe_suffix("BAAI/bge-m3") == "baai-bge-m3"
     assert reembed.safe_suffix("中文") == "new"
     for suffix in ("x y", "x" * 64):
@@ -284,7 +285,7 @@ def test_a_suffix_that_makes_no_name_is_refused() -> None:
 async def test_on_a_server_what_both_sides_wrote_after_the_change_is_kept(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Discriminates: removing from the new ones what the old ones do not have; no note of the moment."""
+    """Discriminates: removing from the new ones what the old ones do not have; no record of the time."""
     client = AsyncQdrantClient(":memory:")
     store, names = cast(VectorStore, client), StoreSettings()
     await ensure_collections(store, names, embedding_name="small", dimension=4)
@@ -308,7 +309,7 @@ async def test_on_a_server_what_both_sides_wrote_after_the_change_is_kept(
     await reembed._into_collections(forth, names, _options(["--apply"]))
     assert await ids("conversations_wider") == {1}
 
-    await write("conversations", 3)  # by a server that has not been started anew yet
+    await write("conversations", 3)  # by a server that has not been restarted yet
     await write("conversations_wider", 4)  # by one that has
     with pytest.raises(StartRefusedError, match="--catch-up"):
         await reembed._into_collections(forth, names, _options(["--apply"]))

@@ -19,7 +19,7 @@ from tests.support.servers.server import running_server
 
 
 def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
-    """Of a configuration with one source, whose folder is made. A run of the command overrides the rest."""
+    """Settings with one source, whose folder is created. A run of the command overrides the rest."""
     folder = tmp_path / "handbook"
     folder.mkdir(exist_ok=True)
     return make_settings(
@@ -28,7 +28,7 @@ def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
 
 
 async def run_sync(settings: Settings, *arguments: str) -> int:
-    """The exit code."""
+    """Return the exit code."""
     try:
         return await sync._sync(settings, options_of(sync.sync, arguments))
     except CommandError as error:
@@ -47,7 +47,7 @@ def numbers(printed: str) -> dict[str, int]:
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_without_a_server_it_does_the_work_itself_and_says_what_failed(
+async def test_without_a_server_it_syncs_itself_and_reports_failures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = settings_of(tmp_path)
@@ -90,7 +90,7 @@ async def test_beside_a_server_it_asks_the_server_and_prints_its_report(
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_source_that_is_configured_no_longer_is_told_and_forgotten(
+async def test_a_source_no_longer_configured_is_reported_and_forgotten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = await made(settings_of(tmp_path, "old"))
@@ -117,10 +117,10 @@ def test_a_start_from_the_shell_reads_the_configuration_file(tmp_path: Path) -> 
 
 
 @pytest.mark.full("runs commands as processes of their own")
-async def test_a_server_follows_what_this_shell_has_not_configured(
+async def test_a_server_syncs_what_this_shell_has_not_configured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: success without asking the server, where only its configuration names a folder."""
+    """Discriminates: success without asking the server, although only its configuration names a folder."""
     folder, config = tmp_path / "handbook", tmp_path / "wenmai.toml"
     folder.mkdir()
     config.write_text(f'[sources.docs]\nfolder = "{folder}"\n')
@@ -136,7 +136,7 @@ def test_with_no_source_configured_it_says_how_to_name_one(tmp_path: Path) -> No
     assert (text.returncode, "[sources.NAME]" in text.stdout) == (0, True)
 
 
-async def test_nor_is_it_silent_where_the_server_follows_none(
+async def test_a_server_without_sources_is_reported_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with serving(make_settings(tmp_path / "data")):
@@ -144,7 +144,7 @@ async def test_nor_is_it_silent_where_the_server_follows_none(
     assert "[sources.NAME]" in capsys.readouterr().out
 
 
-def test_what_is_printed_steers_no_terminal_and_names_every_kind_of_trouble(
+def test_the_output_cannot_control_a_terminal_and_names_every_kind_of_problem(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report = SyncReport(

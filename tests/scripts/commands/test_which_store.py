@@ -1,4 +1,4 @@
-"""Which store a command acts on: the one here, a running server's, or none; and what it must leave alone."""
+"""Which store a command acts on: the local one, a running server's, or none; and what it must leave alone."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ STORES = ("here", "served", "named")
 
 @dataclass(frozen=True)
 class Case:
-    """A command line, and what it does: "dry" opens the store or asks the server that has it, "asks" needs a
-    server, "looks" is content without a store, "elsewhere" names its stores itself. `writes`: it changes the
-    store that it acts on, and no other; `found`: its exit code where there is a store."""
+    """A command line, and its kind: "dry" opens the store or asks the server that has it, "asks" needs a
+    server, "looks" has output even without a store, "elsewhere" names its stores itself. `writes`: it changes
+    the store that it acts on, and no other; `exit_code`: if there is a store."""
 
     words: tuple[str, ...]
     kind: str
     writes: bool = False
-    found: int = 0
+    exit_code: int = 0
 
 
 CASES = {
@@ -57,7 +57,7 @@ CASES = {
     "ask": Case(("ask", "Hello?"), "asks", writes=True),
     "search": Case(("search", "Hello?"), "asks"),
     "sessions": Case(("sessions",), "asks"),
-    "prompt": Case(("prompt", UNKNOWN), "asks", found=2),
+    "prompt": Case(("prompt", UNKNOWN), "asks", exit_code=2),
     "ingest": Case(("ingest", __file__), "asks", writes=True),
     "import": Case(("import", "TALK", "--apply"), "asks", writes=True),
     "mcp": Case(("mcp",), "asks"),
@@ -74,8 +74,8 @@ SITUATIONS = ("here", "served", "named", "closed", "none", "unset")
 
 @dataclass(frozen=True)
 class World:
-    """A store that nobody has open, two servers with stores of their own, and an archive; all have the same
-    sessions, of which each store has one to lose."""
+    """A store that nobody has open, two servers with their own stores, and an archive; all have the same
+    sessions, of which each store can lose one."""
 
     here: Path
     served: tuple[RunningServer, Path]
@@ -128,7 +128,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
     monkeypatch.setenv("EMBEDDING", HASHING)
     monkeypatch.setenv("BACKUP_DIR", str(tmp_path / "backups"))
     monkeypatch.setenv("PORT", "9")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))  # an agent that has ended already
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))  # an agent with closed input
     monkeypatch.chdir(tmp_path)
     return monkeypatch
 
@@ -166,13 +166,13 @@ SHOWN = (
 
 
 def contents(client: httpx.Client) -> dict[str, object]:
-    """What a server has stored, as far as it shows it; its files change by themselves."""
+    """What a server has stored, as far as it shows it; its files change on their own."""
     shown = {path: client.get(path).raise_for_status().json() for path in SHOWN}
     return {**shown, "stored": client.get("/admin/stats").json()["stored"]}
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Each with its size and when it was changed."""
+    """Each file with its size and modification time."""
     paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in paths}
 
@@ -189,7 +189,7 @@ def words_of(name: str, situation: str, world: World) -> list[str]:
 
 
 def outcome(name: str, situation: str, world: World) -> tuple[int, str]:
-    """The exit code, and what is printed."""
+    """Return the exit code, and the output."""
     case = CASES[name]
     stores = {
         "here": f"Store {world.here / 'store'}",
@@ -203,7 +203,7 @@ def outcome(name: str, situation: str, world: World) -> tuple[int, str]:
     if situation in stores:
         # the server was started before wenmai.toml named the folder
         late = (name, situation) == ("sync", "served")
-        return (1 if late else case.found), stores[situation]
+        return (1 if late else case.exit_code), stores[situation]
     return (0, "nothing is stored yet") if case.kind == "looks" else (2, "wenmai: there is no store in")
 
 
@@ -222,12 +222,12 @@ MATRIX = [
 
 
 def test_every_command_is_in_the_matrix() -> None:
-    """Discriminates: a command added later that asks or opens whatever it likes."""
+    """Discriminates: a command added later that asks or opens arbitrary stores."""
     assert CASES.keys() | OF_THEIR_OWN == wenmai.COMMANDS.keys()
 
 
 @pytest.mark.parametrize(("name", "situation"), MATRIX)
-def test_a_command_acts_on_the_store_that_is_meant_and_touches_no_other(
+def test_a_command_acts_on_the_intended_store_and_touches_no_other(
     name: str,
     situation: str,
     world: World,
@@ -236,12 +236,12 @@ def test_a_command_acts_on_the_store_that_is_meant_and_touches_no_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Discriminates: PORT of the environment, at which another server may listen; a command that opens the
-    store of DATA_DIR first, or looks for folders named here; a dry run that leaves a file."""
+    store of DATA_DIR first, or checks folders named here; a dry run that leaves a file."""
     data = {"served": world.served[1], "none": tmp_path / "none"}.get(situation, world.here)
     environment.setenv("DATA_DIR", str(data))
     if situation == "unset":
         environment.delenv("DATA_DIR")
-    if situation == "named":  # what is followed is the server's matter
+    if situation == "named":  # the synced sources are those of the server
         environment.setenv("WENMAI_CONFIG", "")
     exit_code, words = outcome(name, situation, world)
     opened = (situation == "here" and CASES[name].kind in ("dry", "looks")) or name == "migrate"
@@ -266,7 +266,7 @@ def test_a_command_acts_on_the_store_that_is_meant_and_touches_no_other(
 
 
 @pytest.mark.parametrize("situation", STORES)
-def test_an_erasure_takes_the_session_from_one_store_and_proves_it_there(
+def test_an_erasure_deletes_the_session_from_one_store_and_proves_it_there(
     situation: str, world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: an erasure proved in the wrong store."""
@@ -299,7 +299,7 @@ def test_a_server_at_the_port_that_has_another_store_is_not_asked(
 
 
 @pytest.mark.full("starts a server of its own")
-def test_a_users_key_is_checked_for_the_store_too(
+def test_a_users_key_is_checked_against_the_store_too(
     world: World, environment: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: a check by figures that only administrators may read; a traceback for a wrong key."""
@@ -325,7 +325,7 @@ def test_a_users_key_is_checked_for_the_store_too(
     "address", ["127.0.0.1:8000", "http://", "http://127.0.0.1:99999", "http://u:se@[", ""]
 )
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.kind != "elsewhere"])
-def test_what_is_no_address_is_refused(
+def test_an_invalid_address_is_refused(
     name: str, address: str, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: a traceback; an address with its password in the line."""
@@ -343,10 +343,10 @@ def test_a_password_in_an_address_is_not_shown(world: World, capsys: pytest.Capt
         assert "pass1word" not in printed.err + printed.out
 
 
-def test_archives_are_listed_where_the_server_is_and_read_only_here(
+def test_archives_are_listed_from_the_server_and_read_only_locally(
     world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: the folder here shown for that of the server that was named."""
+    """Discriminates: the local folder shown for that of the named server."""
     environment.setenv("DATA_DIR", str(world.here))
     url = world.named[0].url
     assert wenmai.main(["backup", "--url", url]) == 0
@@ -377,7 +377,7 @@ OPENING = [
 def test_of_two_commands_at_once_the_second_says_who_has_the_store(
     words: tuple[str, ...], world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: a lock without its process; a wait without an end; another server asked instead."""
+    """Discriminates: a lock without its process; an endless wait; another server asked instead."""
     environment.setenv("DATA_DIR", str(world.here))
     environment.setenv("PORT", world.named[0].url.rpartition(":")[2])
 
@@ -390,7 +390,7 @@ def test_of_two_commands_at_once_the_second_says_who_has_the_store(
     assert str(os.getpid()) in printed.err + printed.out
 
 
-def test_a_lock_that_names_another_servers_address_is_not_believed(
+def test_a_lock_that_names_another_servers_address_is_not_trusted(
     world: World,
     environment: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -409,8 +409,8 @@ def test_a_lock_that_names_another_servers_address_is_not_believed(
     assert "another store" in capsys.readouterr().err
 
 
-async def test_of_nothing_there_is_no_proof_and_no_backup(tmp_path: Path) -> None:
-    """Discriminates: a proof that looked into an empty store; an archive of the wrong one."""
+async def test_without_a_store_there_is_no_proof_and_no_backup(tmp_path: Path) -> None:
+    """Discriminates: a proof that checked an empty store; an archive of the wrong one."""
     async with open_app(make_settings(tmp_path / "data")):
         pass
     for arguments in (["erase", "--owner", "nobody", "--apply", "--yes"], ["backup"]):

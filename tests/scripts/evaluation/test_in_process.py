@@ -1,4 +1,4 @@
-"""Vectors kept on disk."""
+"""Vectors cached on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.models.hashing_embedding import HashingEmbedding, TokenHashin
 
 
 class CountingEmbedding(HashingEmbedding):
-    """Notes every batch of passages it embeds."""
+    """Records every batch of passages it embeds."""
 
     batches: list[list[str]] = []  # noqa: RUF012  # pydantic copies the default
 
@@ -20,7 +20,7 @@ class CountingEmbedding(HashingEmbedding):
         return super()._get_text_embeddings(texts)
 
 
-def test_only_what_is_missing_is_embedded_and_that_in_one_call(tmp_path: Path) -> None:
+def test_only_missing_vectors_are_embedded_and_in_one_call(tmp_path: Path) -> None:
     inner = CountingEmbedding(model_name="counting")
     CachedEmbedding(inner, tmp_path).get_text_embedding_batch(["one"])
     vectors = CachedEmbedding(inner, tmp_path).get_text_embedding_batch(["two", "one", "three", "two"])
@@ -29,7 +29,7 @@ def test_only_what_is_missing_is_embedded_and_that_in_one_call(tmp_path: Path) -
     assert vectors == [pytest.approx(vector, abs=1e-6) for vector in plain]
 
 
-def test_a_vector_that_was_cut_off_while_written_is_made_again(tmp_path: Path) -> None:
+def test_a_vector_that_was_truncated_on_writing_is_recomputed(tmp_path: Path) -> None:
     embedding = CachedEmbedding(HashingEmbedding(), tmp_path)
     whole = embedding.get_query_embedding("one")
     (path,) = tmp_path.iterdir()
@@ -38,7 +38,7 @@ def test_a_vector_that_was_cut_off_while_written_is_made_again(tmp_path: Path) -
     assert [each.suffix for each in tmp_path.iterdir()] == [".npy"]
 
 
-def test_two_models_and_two_sides_never_share_a_vector(tmp_path: Path) -> None:
+def test_models_never_share_a_vector_nor_do_queries_and_passages(tmp_path: Path) -> None:
     for name in ("a", "b"):
         embedding = CachedEmbedding(HashingEmbedding(), tmp_path, name)
         embedding.get_query_embedding("one")
@@ -46,8 +46,8 @@ def test_two_models_and_two_sides_never_share_a_vector(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_the_signs_of_passages_are_kept_beside_their_vectors(tmp_path: Path) -> None:
-    """Discriminates: signs of another text; a vector kept without signs taken for a whole reading."""
+def test_the_token_signs_of_passages_are_cached_beside_their_vectors(tmp_path: Path) -> None:
+    """Discriminates: signs of another text; a vector cached without signs taken for a complete result."""
     inner = TokenHashing()
     CachedEmbedding(inner, tmp_path).get_text_embedding("one fee")
     expected = TokenHashing().read_passages(["one fee", "two fees", "one fee"])

@@ -1,4 +1,4 @@
-"""Whole turns as they are judged, by hand."""
+"""The judging of whole turns, compared with results by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def replied(*sources: Hit, text: str = "From the documents: 158 days of maternit
     ("chance", "cited", "verdict"),
     [(SURE, True, "sure"), (SURE - 0.01, True, "closest"), (0.99, False, "refused")],
 )
-def test_how_sure_an_answer_is_is_read_from_the_probabilities_of_its_sources(
+def test_the_sureness_of_an_answer_is_read_from_the_probabilities_of_its_sources(
     chance: float, cited: bool, verdict: str
 ) -> None:
     """Discriminates: reading it from the answer's words, or from passages that it does not use."""
@@ -38,21 +38,21 @@ def test_how_sure_an_answer_is_is_read_from_the_probabilities_of_its_sources(
     assert Reply("Nothing.").verdict == "refused"
 
 
-def test_a_passage_counts_whatever_marks_stand_in_it_and_only_in_its_own_document() -> None:
+def test_a_passage_counts_whatever_markup_it_contains_but_only_in_its_own_document() -> None:
     outcome = judge(asked(), [WRONG, RIGHT], replied(RIGHT, WRONG))
     assert (outcome.first, outcome.among, outcome.cited, outcome.readable) == (False, True, True, None)
     assert not judge(asked(documents=["other.md"]), [RIGHT], replied(RIGHT)).first
     assert not judge(asked(), [RIGHT], replied(WRONG)).cited
 
 
-def test_every_fact_must_be_readable_in_the_answer_one_of_its_alternatives_each() -> None:
+def test_every_fact_must_be_in_the_answer_in_one_of_its_alternatives() -> None:
     """Discriminates: one fact of two taken for the answer."""
     facts = [["158 days", "158 天"], ["maternity | leave"]]
     assert judge(asked(answers=facts), [], replied(text="> maternity **leave** `158` days [1]")).readable
     assert not judge(asked(answers=facts), [], replied(text="158 days [1]")).readable
 
 
-def test_a_section_is_known_by_words_of_its_heading() -> None:
+def test_a_section_is_recognized_by_words_of_its_heading() -> None:
     question = asked(documents=[], passage="", sections=["Holidays", "Leave"])
     assert judge(question, [RIGHT], replied(RIGHT)).cited
     assert not judge(question, [WRONG], replied(WRONG)).first
@@ -65,7 +65,7 @@ def test_an_answer_is_in_the_language_that_can_be_quoted_and_a_refusal_in_the_qu
     assert judge(asked(question="产假几天？"), [], Reply("没有找到。")).in_language
 
 
-def test_shares_are_of_the_questions_that_say_so() -> None:
+def test_shares_only_count_the_questions_they_apply_to() -> None:
     """Discriminates: unanswerable questions among the answerable ones, or None counted as wrong."""
     none = asked(answerable=False, kind="far")
     outcomes = [
@@ -90,7 +90,7 @@ def test_shares_are_of_the_questions_that_say_so() -> None:
     assert shown[2] == "| hr far | 0 | – | – | – | – | – | 2 | 0.500 | 0.000 | 0.500 | 1.000 |"
 
 
-def test_questions_are_read_with_their_history_and_of_one_half(tmp_path: Path) -> None:
+def test_questions_are_read_with_their_history_and_from_one_half(tmp_path: Path) -> None:
     rows = [
         '{"question": "a", "split": "dev", "passage": ["c", "d"], '
         '"history": [{"role": "user", "content": "b"}]}',

@@ -1,4 +1,4 @@
-"""The page of the results: plots that can be read as XML, of the figures that were measured."""
+"""The page of results: plots that are valid XML, of the measured figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.evaluation.report import SetReport
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_a_bar_is_as_long_as_its_figure_and_what_is_not_known_has_none() -> None:
+def test_the_length_of_a_bar_is_its_figure_and_an_unknown_figure_has_none() -> None:
     drawn = bars("A & B", "share", {"one <set>": {"ours": 0.5, "other": None}, "two": {"other": 1.0}})
     tree = ElementTree.fromstring(drawn)
     widths = [float(rect.get("width", 0)) for rect in tree.iter(f"{SVG}rect") if rect.get("height") != "10"]
@@ -24,8 +24,8 @@ def test_a_bar_is_as_long_as_its_figure_and_what_is_not_known_has_none() -> None
     assert {"one <set>", "ours", "other", "0.500", "1.000"} <= set(texts)
 
 
-def test_a_page_shows_the_plots_that_there_are_figures_for(tmp_path: Path) -> None:
-    """Discriminates: a picture that is linked and not written."""
+def test_a_page_shows_the_plots_for_the_existing_figures(tmp_path: Path) -> None:
+    """Discriminates: a picture that is linked but not written."""
     write_page(tmp_path, [SetReport("office", turns={"": turn_figures([])})])
     page = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"\((\w+\.svg)\)", page) == ["turns.svg"]

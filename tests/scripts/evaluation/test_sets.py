@@ -1,4 +1,4 @@
-"""Sets as they are read from disk, and a line as a document."""
+"""Question sets as read from disk, and a line as a document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.environment import ROOT
 SETS = ROOT / "tests" / "data" / "sets"
 
 
-def test_a_set_is_read_with_what_was_said_before_each_question() -> None:
+def test_a_set_is_read_with_the_history_of_each_question() -> None:
     data = load_set(SETS / "bakery", by="kind")
     followed = data.questions[1]
     assert [path.name for path in sets_in(SETS)] == [
@@ -34,7 +34,7 @@ def test_a_set_is_read_with_what_was_said_before_each_question() -> None:
     assert dict(data.questions[3].gold) == {"e2": 2.0}  # rel 0 is not relevant
 
 
-def test_more_passages_in_further_files_are_read_along_or_left_out(tmp_path: Path) -> None:
+def test_passages_in_further_files_are_included_or_left_out(tmp_path: Path) -> None:
     for name, row in (("corpus", "a"), ("corpus_wide", "b"), ("corpus_wider", "c")):
         (tmp_path / f"{name}.jsonl").write_text(f'{{"id": "{row}", "text": "?"}}', encoding="utf-8")
     for name in ("queries.jsonl", "qrels.jsonl"):
@@ -43,12 +43,12 @@ def test_more_passages_in_further_files_are_read_along_or_left_out(tmp_path: Pat
     assert [line.line_id for line in load_set(tmp_path, narrow=True).lines] == ["a"]
 
 
-def test_lines_with_a_place_in_a_conversation_are_its_turns() -> None:
+def test_lines_with_a_position_in_a_conversation_are_its_turns() -> None:
     assert load_set(SETS / "friends").is_memory
 
 
 @pytest.mark.parametrize("bad", ['{"id": "q1"}', "no JSON", '{"id": "q1", "text": "?", "history": [{}]}'])
-def test_a_row_that_cannot_be_read_is_named_by_file_and_line(tmp_path: Path, bad: str) -> None:
+def test_an_unreadable_row_is_named_by_file_and_line(tmp_path: Path, bad: str) -> None:
     for name in ("corpus.jsonl", "qrels.jsonl"):
         (tmp_path / name).touch()
     (tmp_path / "queries.jsonl").write_text(f'{{"id": "q0", "text": "?"}}\n{bad}\n', encoding="utf-8")
@@ -74,7 +74,7 @@ def test_a_limit_takes_questions_from_all_over_the_set() -> None:
     ],
 )
 def test_no_word_of_a_line_is_lost_when_it_is_read_as_a_document(title: str, text: str) -> None:
-    """Discriminates: a title or a heading in the text whose marks are not escaped."""
+    """Discriminates: a title or a heading in the text whose markup is not escaped."""
     upload = upload_of(Line("x", text, title=title), 1, "me")
     parsed = parse_document(upload.file_name, upload.content)
     if title:
@@ -84,7 +84,7 @@ def test_no_word_of_a_line_is_lost_when_it_is_read_as_a_document(title: str, tex
         assert word.strip("#=") in read, word
 
 
-def test_a_date_that_is_none_or_far_from_ours_is_left_out() -> None:
+def test_an_invalid_or_distant_date_is_left_out() -> None:
     assert usable_date("2026-01-31") == "2026-01-31"
     for nonsense in ("", "2509-60-13", "2509-01-01", "0012-01-01", "last year", "2026-02-31"):
         assert usable_date(nonsense) == "", nonsense

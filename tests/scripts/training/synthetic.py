@@ -1,4 +1,4 @@
-"""Questions as training sees them, made up: what tells right from wrong in them is known."""
+"""Synthetic training questions, in which what separates right from wrong is known."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judged(
 
 
 def drawn(rng: np.random.Generator, number: int, part: str = "mtrag") -> Judged:
-    """A question whose candidates are right by 2 near − coverage − 2 and nothing else."""
+    """A question whose candidates are right with logit 2 near − coverage − 2 and nothing else."""
     rows = rng.normal(size=(CANDIDATES, len(FEATURES)))
     chances = logistic(2 * rows[:, NEAR] - rows[:, COVERAGE] - 2)
     labels = (rng.random(CANDIDATES) < chances).astype(float)
@@ -47,7 +47,7 @@ def refused(rng: np.random.Generator, number: int, part: str = "mtrag", kind: st
 
 
 def asked(rng: np.random.Generator, count: int = 150, separation: float = 1.0) -> list[Judged]:
-    """As many with an answer as without one; the overlap tells which."""
+    """As many with an answer as without one; the overlap separates them."""
     rows = [each for number in range(count) for each in (drawn(rng, number), refused(rng, number))]
     for one in rows:
         one.question[OVERLAP] += separation * (one.kind == "answerable")

@@ -22,12 +22,12 @@ from tests.scripts.training.synthetic import (
 
 
 def slopes(model: Linear) -> dict[str, float]:
-    """Per unit of the feature."""
+    """Return the weights per unit of the feature."""
     return {feature.name: feature.coefficient / feature.scale for feature in model.features}
 
 
-def test_what_makes_a_candidate_right_is_learnt() -> None:
-    """Discriminates: a sign, a mean or a scale lost on the way; a ridge that holds everything at zero."""
+def test_the_features_that_make_a_candidate_right_are_learnt() -> None:
+    """Discriminates: a sign, a mean or a scale lost on the way; a ridge that keeps everything at zero."""
     names = ["near", "coverage", "length"]
     rows = asked(np.random.default_rng(1), 200)
     for one in rows:
@@ -40,8 +40,9 @@ def test_what_makes_a_candidate_right_is_learnt() -> None:
     }
 
 
-def test_every_sign_of_an_answer_weighs_the_same_in_its_spread_among_conversations() -> None:
-    """Discriminates: the spread over all sets, in which reading tests stand far from conversations."""
+def test_every_question_feature_is_scaled_by_its_spread_among_conversations() -> None:
+    """Discriminates: the spread over all sets, in which reading comprehension tests are far from
+    conversations."""
     rng = np.random.default_rng(2)
     talked = asked(rng)
     read = asked(rng, 300)
@@ -58,8 +59,8 @@ def test_every_sign_of_an_answer_weighs_the_same_in_its_spread_among_conversatio
     assert results.intercept == 0.0
 
 
-def test_what_words_lack_in_another_language_is_made_up_for() -> None:
-    """Discriminates: no weight for `foreign`, with which every question abroad looks strange."""
+def test_what_words_lack_in_another_language_is_compensated() -> None:
+    """Discriminates: no weight for `foreign`, with which every foreign question looks strange."""
     rng = np.random.default_rng(3)
     rows = []
     for number in range(400):
@@ -77,9 +78,9 @@ def test_what_words_lack_in_another_language_is_made_up_for() -> None:
     assert ((scores >= level) == answered)[abroad].mean() > 0.95
 
 
-def test_probabilities_are_what_they_say() -> None:
+def test_probabilities_match_the_observed_frequencies() -> None:
     """Discriminates: leaving `best` or `behind_best` out of what is fitted together; an intercept that is
-    moved afterwards. Right candidates weigh a quarter more than they are, hence not less."""
+    shifted afterwards. Right candidates weigh a quarter more than their frequency, hence not less."""
     rng = np.random.default_rng(4)
     learnt = fit(asked(rng), ["near", "coverage"], ["overlap"], "x")
     fresh = asked(rng)
@@ -99,8 +100,8 @@ def test_a_question_without_an_answer_lowers_all_its_candidates() -> None:
     assert (probabilities(same, high, learnt) > probabilities(same, low, learnt)).all()
 
 
-def test_what_tells_right_from_wrong_without_fail_still_gives_probabilities() -> None:
-    """Discriminates: Newton's steps without bound on data that a line parts."""
+def test_perfectly_separable_data_still_gives_probabilities() -> None:
+    """Discriminates: Newton's steps without bound on linearly separable data."""
     rows = asked(np.random.default_rng(8), 40, separation=100.0)
     for number, one in enumerate(rows):
         right = (np.arange(CANDIDATES) == number % CANDIDATES) & (one.kind == "answerable")
@@ -112,7 +113,7 @@ def test_what_tells_right_from_wrong_without_fail_still_gives_probabilities() ->
         assert not one.is_right or chances.argmax() == one.labels.argmax()
 
 
-def test_a_feature_that_never_varied_says_nothing_and_breaks_nothing() -> None:
+def test_a_feature_that_never_varied_has_no_effect_and_breaks_nothing() -> None:
     """Discriminates: a scale that is rounded to 0."""
     rows = asked(np.random.default_rng(9), 60)
     for one in rows:
@@ -123,8 +124,8 @@ def test_a_feature_that_never_varied_says_nothing_and_breaks_nothing() -> None:
     assert np.isfinite(probabilities(strange, np.zeros(len(QUESTION_FEATURES)), learnt)).all()
 
 
-def test_what_tokens_add_to_the_other_numbers_is_learnt() -> None:
-    """Discriminates: the score of the other numbers left out; questions without tokens among the rest."""
+def test_the_contribution_of_tokens_beyond_the_other_features_is_learnt() -> None:
+    """Discriminates: the score of the other features left out; questions without tokens among the rest."""
     rng = np.random.default_rng(7)
     rows = []
     for number in range(300):

@@ -9,8 +9,8 @@ def line(line_id: str, scope: str = "") -> Line:
     return Line(line_id, f"text of {line_id}", scope)
 
 
-def test_small_collections_hold_what_answers_their_questions() -> None:
-    """Discriminates: gold that was dealt to another collection left in the question."""
+def test_small_collections_contain_what_answers_their_questions() -> None:
+    """Discriminates: gold that was assigned to another collection left in the question."""
     lines = tuple(line(str(at)) for at in range(60))
     questions = tuple(
         Question(f"q{at}", "?", gold={str(at): 1.0, str((at + 30) % 60): 2.0}) for at in range(60)
@@ -46,14 +46,14 @@ PARALLEL = EvaluationSet(
 
 
 def test_a_bilingual_collection_has_each_text_in_one_language_and_its_answers() -> None:
-    """Discriminates: keeping questions whose answer is there in the other language only."""
+    """Discriminates: keeping questions whose answer only exists in the other language."""
     both = bilingual(PARALLEL, random.Random(1))
     assert both is not None
     assert sorted(one.line_id.partition(":")[2] for one in both.lines) == sorted(map(str, range(20)))
     assert {one.scope for one in both.lines} == {"en", "zh"}
     here = {one.line_id for one in both.lines}
     assert {line_id for question in both.questions for line_id in question.gold} == here
-    assert len(both.questions) == 40  # of either language, to each text
+    assert len(both.questions) == 40  # of either language, for each text
 
 
 def test_a_set_that_is_not_parallel_has_no_bilingual_collection() -> None:

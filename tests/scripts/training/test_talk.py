@@ -1,4 +1,4 @@
-"""Learning what talk is: from texts whose vectors say it."""
+"""Learning to recognize small talk, from texts whose vectors show it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from scripts.training.talk import DOCUMENTS, Examples, figures, fit_kinds, fit_t
 
 NAMES = [DOCUMENTS, *Talk]
 DIMENSION = len(NAMES)
-BY_PHRASE = {Talk.TODAY, Talk.PRIVATE}  # known by their phrases alone
+BY_PHRASE = {Talk.TODAY, Talk.PRIVATE}  # recognized by their phrases alone
 
 
 def drawn(number: int) -> Examples:
-    """`number` texts of each kind, around a vector of its own; the first questions are a set's."""
+    """`number` texts of each kind, around a vector per kind; the first questions are a set's."""
     rng = np.random.default_rng(3)
     kinds = np.array([kind for kind in NAMES for _ in range(number)])
     places = np.eye(DIMENSION)[[NAMES.index(kind) for kind in kinds]]
@@ -27,8 +27,8 @@ def drawn(number: int) -> Examples:
     )
 
 
-def test_talk_and_its_kinds_are_learnt() -> None:
-    """Discriminates: a sign, a mean or a scale lost on the way to weights of the numbers as they are."""
+def test_small_talk_and_its_kinds_are_learnt() -> None:
+    """Discriminates: a sign, a mean or a scale lost on the way to weights of the raw features."""
     examples = drawn(40)
     rows = np.hstack([examples.vectors, examples.features])
     scores = fit_talk(examples).of(rows)
@@ -40,20 +40,20 @@ def test_talk_and_its_kinds_are_learnt() -> None:
 
 
 def test_a_kind_without_examples_is_not_learnt() -> None:
-    """Discriminates: weights of a share of zero, which are no numbers."""
+    """Discriminates: weights from a share of zero, which are not numbers."""
     examples = drawn(20)
     lines = fit_kinds(examples.only(~np.isin(examples.kinds, list(BY_PHRASE))))
     assert set(lines) == set(Talk) - BY_PHRASE
 
 
-def test_figures_are_of_texts_that_were_not_learnt_from() -> None:
+def test_metrics_use_texts_that_were_not_learnt_from() -> None:
     held = figures(drawn(40))
     assert held["talk_known"] > 0.9
     assert held["own_questions_taken"] < 0.1
 
 
-def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
-    """Discriminates: a kind whose integers lose what tells it from the others."""
+def test_a_written_model_can_be_read_back(tmp_path: Path) -> None:
+    """Discriminates: a kind whose integers lose what separates it from the others."""
     examples = drawn(20)
     write(tmp_path / "talk-x.json", "x", fit_talk(examples), fit_kinds(examples), {})
     content = json.loads((tmp_path / "talk-x.json").read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     assert all(max(map(abs, kind["vector"])) <= 99 for kind in content["kinds"].values())
 
 
-def test_the_phrases_are_of_known_kinds_and_each_is_written_once() -> None:
+def test_the_phrases_are_of_known_kinds_without_duplicates() -> None:
     written = list(phrases())
     assert {kind for _, kind in written} == set(NAMES) - BY_PHRASE
     texts = [text for text, _ in written]

@@ -17,7 +17,7 @@ from tests.scripts.training.synthetic import COVERAGE, NEAR, asked, drawn, judge
 def test_each_questions_probabilities_come_from_a_model_that_never_saw_its_set() -> None:
     """Discriminates: probabilities of the model that is shipped; a set's small collections taken for others.
 
-    Right in one set is what has `length`, which says nothing anywhere else.
+    What is right in one set is determined by `length`, which means nothing anywhere else.
     """
     rng = np.random.default_rng(6)
     rows = asked(rng, 60)
@@ -55,7 +55,7 @@ def test_an_unknown_embeddings_coefficients_use_no_absolute_cosine() -> None:
     assert not used["any"] & set(ABSOLUTE_FEATURES)
 
 
-def test_what_is_written_is_what_is_read_again(tmp_path: Path) -> None:
+def test_a_written_model_is_read_back_unchanged(tmp_path: Path) -> None:
     model = Linear(0.25, (Feature("near", 1.5, 0.1, 0.2),))
     coefficients = Coefficients("owner/model", model, model, Together(0.1, 0.2, 0.3, 0.4))
     rows = [judged([1, 0]), judged([0, 0], "mtrag absent", "absent"), judged([0, 1], "drcd")]
@@ -72,11 +72,11 @@ def test_what_is_written_is_what_is_read_again(tmp_path: Path) -> None:
     assert content["figures_held_out"]["mtrag"]["questions"] == 2
     assert (
         content["figures_held_out"]["drcd"]["ndcg10"] == 1.0
-    )  # what people's small collections do is beside
+    )  # independent of the results on people's small collections
     assert sum(each["candidates"] for each in content["reliability_held_out"]) == 8
 
 
-def test_figures_by_hand() -> None:
+def test_metrics_by_hand() -> None:
     rows = [
         judged([0, 1, 0]),
         judged([1, 0, 0]),
@@ -95,14 +95,14 @@ def test_figures_by_hand() -> None:
     assert results.strange_refused == 1.0
 
 
-def test_a_document_counts_once_where_its_first_chunk_stands() -> None:
+def test_a_document_counts_once_at_the_rank_of_its_first_chunk() -> None:
     """Discriminates: nDCG of chunks, which counts a document of many chunks for all of them."""
     twice = replace(judged([0, 0, 1, 1]), documents=("a", "a", "b", "b"))
     results = figures([twice], [np.array([0.9, 0.8, 0.7, 0.1])], 0.2)
     assert results.ndcg10 == results.ndcg10_fused == round(1 / np.log2(3), 3)
 
 
-def test_left_out_answers_stand_for_unanswerable_questions_where_a_set_has_none() -> None:
+def test_left_out_answers_represent_unanswerable_questions_if_a_set_has_none() -> None:
     rows = [judged([1, 0]), judged([0, 0], "mtrag absent", "absent")]
     results = figures(rows, [np.array([0.9, 0.1]), np.array([0.1, 0.1])], 0.2)
     assert (results.refusal_auroc, results.balanced_accuracy) == (1.0, 1.0)

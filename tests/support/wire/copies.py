@@ -18,7 +18,7 @@ def qa(question: str = "Why?", answer: str = "Because.", **more: Any) -> dict[st
     return {"question": question, "answer": answer, **more}
 
 
-async def bring_in(app: App, **body: Any) -> dict[str, Any]:
+async def import_session(app: App, **body: Any) -> dict[str, Any]:
     """Import a session; returns its id, the turns' ids and how many are being embedded."""
     response = await app.client.post(IMPORT, json=body)
     assert response.status_code == 201, response.text

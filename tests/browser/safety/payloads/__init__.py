@@ -48,7 +48,7 @@ SHAPES = (*XSS, *LEAKS)
 
 
 def _few() -> tuple[str, ...]:
-    """Some of each kind that fit on one line: for a test of one place that shows text."""
+    """Some of each kind that fit on one line, to test a single place that shows text."""
     short = [shape.text for shape in SHAPES if shape.text.isprintable() and len(shape.text) < 120]
     first = [scripts.SHAPES["script"], scripts.SHAPES["img-onerror"], handlers.SHAPES["svg-onload"]]
     return (*first, *short[5::6], markdown.SHAPES["link-bare"])

@@ -1,4 +1,4 @@
-"""Names and ids that stand in front of the page's own: `document.x`, `form.x`, `window.x`."""
+"""Names and ids that shadow the page's own: `document.x`, `form.x`, `window.x`."""
 
 # ruff: noqa: E501 - a shape stays in one piece
 

@@ -1,6 +1,4 @@
-"""Event handlers on elements that fire without anybody's help, and attributes that break out of their quotes."""
-
-# ruff: noqa: E501 - a shape stays in one piece
+"""Event handlers on elements that fire without interaction, and attributes that break out of their quotes."""
 
 from __future__ import annotations
 

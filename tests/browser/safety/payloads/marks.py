@@ -1,4 +1,4 @@
-"""What a shape would leave behind: a mark on the window, or a connection to a foreign host."""
+"""What a shape that runs leaves behind: a mark on the window, or a connection to a foreign host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Younger parts of HTML that filters written before them let through."""
+"""Newer parts of HTML that older filters let through."""
 
 # ruff: noqa: E501 - a shape stays in one piece
 

@@ -1,4 +1,4 @@
-"""Texts that are harmless as they are parsed first, and become harmful when they are written and parsed again."""
+"""Texts that are harmless when first parsed, and become harmful when they are serialized and parsed again."""
 
 # ruff: noqa: E501 - a shape stays in one piece
 

@@ -1,4 +1,4 @@
-"""Script elements, and the parser states that bring them back from where they look harmless."""
+"""Script elements, and the parser states that revive them from places where they look harmless."""
 
 # ruff: noqa: E501 - a shape stays in one piece
 

@@ -1,4 +1,4 @@
-"""Markdown that would fetch something foreign as soon as it is shown: EchoLeak and its relatives."""
+"""Markdown that would fetch a foreign resource as soon as it is shown: EchoLeak and its relatives."""
 
 # ruff: noqa: E501 - a shape stays in one piece
 

@@ -1,4 +1,4 @@
-"""Elements that fetch something as soon as they exist."""
+"""Elements that fetch a resource as soon as they exist."""
 
 # ruff: noqa: E501 - a shape stays in one piece
 
