@@ -199,7 +199,7 @@ async def test_a_folder_that_is_none_stops_the_start_by_its_name(tmp_path: Path)
     with pytest.raises(StartRefusedError) as refused:
         async with open_app(make_settings(tmp_path, conversation={"prompts_dir": missing})):
             pass
-    assert str(refused.value) == f"PROMPTS_DIR = {missing!r} is refused: it is no folder."
+    assert str(refused.value) == f"PROMPTS_DIR = {missing!r} is refused: it is not a folder."
 
 
 def test_every_own_text_may_stand_in_the_folder_as_it_is(tmp_path: Path) -> None:
@@ -208,5 +208,5 @@ def test_every_own_text_may_stand_in_the_folder_as_it_is(tmp_path: Path) -> None
         (tmp_path / path.name).write_text(f"\ufeff{path.read_text('utf-8')}", "utf-8")
     (tmp_path / ".hidden").write_text("x", "utf-8")
     assert len(PromptLibrary(tmp_path).reload()) == len(list(PROMPTS.glob("*.md")))
-    with pytest.raises(BadRequestError, match="no folder"):
+    with pytest.raises(BadRequestError, match="not a folder"):
         PromptLibrary(tmp_path / "nowhere")

@@ -229,8 +229,8 @@ async def test_a_revoked_an_expired_and_a_guessed_link_lead_nowhere(
     ("accepted", "language", "words"),
     [
         ("zh-CN,zh;q=0.9,en;q=0.8", "zh", "这个链接打不开了"),
-        ("en-GB,en;q=0.9", "en", "This link leads nowhere"),
-        ("fr", "en", "This link leads nowhere"),
+        ("en-GB,en;q=0.9", "en", "This link does not work"),
+        ("fr", "en", "This link does not work"),
     ],
 )
 async def test_people_read_why_a_link_leads_nowhere(

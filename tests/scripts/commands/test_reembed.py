@@ -161,7 +161,7 @@ async def test_two_at_once_do_not_take_each_others_copy_away(tmp_path: Path) -> 
         pass
     settings = with_embedding(tmp_path, OTHER)
     async with open_reembedding(settings) as parts, parts.open_target():
-        with pytest.raises(CommandError, match="no server that can be asked"):
+        with pytest.raises(CommandError, match="not a server that can be asked"):
             await apply(tmp_path)
         assert store_folders(tmp_path) == ["store", "store.reembed"]
 

@@ -45,6 +45,6 @@ def test_what_is_in_another_language_comes_first_only_where_it_is_clearly_better
 def test_a_code_of_which_nothing_was_found_is_named() -> None:
     assert answer(ReadBack("", "E02 多少钱", ())).startswith("资料中没有找到说明 E02 的内容。")
     said = answer(ReadBack("", "What is QP-4999?", ()))
-    assert said.startswith("The documents hold nothing that explains QP-4999.")
+    assert said.startswith("The documents contain nothing that explains QP-4999.")
     said = answer(ReadBack("", "Which printer shows E02?", ()))
-    assert said.startswith("The documents hold nothing that answers this.")
+    assert said.startswith("The documents contain nothing that answers this.")

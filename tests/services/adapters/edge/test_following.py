@@ -123,7 +123,7 @@ async def test_another_store_process_knows_nothing_of_the_feed_and_says_so(clien
             await client.count(COLLECTION)
         async with client.follow() as later:
             await client.upsert(COLLECTION, [thing(1)])
-            with pytest.raises(StoreUnavailableError, match="begin anew"):
+            with pytest.raises(StoreUnavailableError, match="start the copy again"):
                 await feed.changed()
             assert await later.changed() == {COLLECTION: [nth_id(1)]}
 

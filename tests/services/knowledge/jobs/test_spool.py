@@ -210,7 +210,7 @@ async def test_a_file_that_was_cut_or_is_not_ours_is_left_out(tmp_path: Path) ->
     (life / "half.partial").write_bytes(b"abc")
     spool = Spool(tmp_path / FOLDER)
     assert await spool.claim() == [header()]
-    with pytest.raises(StoreUnavailableError, match="not what it was"):
+    with pytest.raises(StoreUnavailableError, match="has changed since it was accepted"):
         await spool.read("job")
     assert not (life / "half.partial").exists()
     await spool.close()

@@ -209,7 +209,7 @@ async def test_without_a_backup_when_none_is_asked_for(store: VectorStore) -> No
     [
         (UnavailableError("BACKUP_DIR cannot be used: Permission denied"), UnavailableError),
         (DiskFullError("the disk is full"), DiskFullError),
-        (BackupRunningError("A backup is being made"), BackupRunningError),
+        (BackupRunningError("A backup is already being made"), BackupRunningError),
     ],
 )
 async def test_nothing_is_changed_when_no_backup_can_be_made(
