@@ -63,7 +63,7 @@ from services.sync.folders import FolderSync
 
 log = structlog.get_logger()
 
-ADVICE = "A part of what was stored is lost; put a backup back or run wenmai repair --accept-loss"
+ADVICE = "Part of what was stored is lost; restore a backup or run wenmai repair --accept-loss"
 RETRY_EVERY_S = 1.0
 ABANDONED_S = 3_600.0  # longer than any import takes
 
@@ -214,7 +214,7 @@ class Container:
     async def health(self) -> dict[str, str]:
         """Return problems by part; empty when the server can answer questions."""
         if self.running.draining:
-            return {"server": "It is shutting down: open answers are finished, new questions are refused."}
+            return {"server": "It is shutting down: running answers are finished, new questions are refused."}
         return await self.look.health()
 
     async def warnings(self) -> dict[str, str]:

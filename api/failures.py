@@ -35,7 +35,10 @@ _PARTS = {
 _FAILURES: dict[Cause, tuple[str, str]] = {
     Cause.REFUSED: ("{part}拒绝了请求{status}", "{part} refused the request{status}"),
     Cause.UNREACHABLE: ("连不上{part}{place}", "{part}{place} cannot be reached"),
-    Cause.UNKNOWN_HOST: ("找不到{part}的主机{place}", "{part}{place} has a host that nobody knows"),
+    Cause.UNKNOWN_HOST: (
+        "无法解析{part}的主机名{place}",
+        "{part}{place} has a host name that cannot be resolved",
+    ),
     Cause.TLS: ("与{part}{place}的 TLS 连接失败", "{part}{place}: the TLS connection failed"),
     Cause.TIMEOUT: ("{part}没有及时应答", "{part} did not answer in time"),
     Cause.BROKE_OFF: (
@@ -49,12 +52,12 @@ _FAILURES: dict[Cause, tuple[str, str]] = {
     ),
     Cause.EMPTY: ("{part}没有给出任何内容", "{part} returned no text"),
     Cause.CLASS_FAILED: (
-        "{part}的类出错，服务器日志里有位置",
-        "{part}: its class failed; the server's log says where",
+        "{part}的类抛出了异常，详情见服务器日志",
+        "{part}: its class raised an error; the server's log has the details",
     ),
     Cause.SPARED: (
         "{part}连续出错，几秒后再试",
-        "{part} failed several times in a row; it is tried again in a few seconds",
+        "{part} failed several times in a row and will be tried again in a few seconds",
     ),
     Cause.BUSY: ("模型正忙或还在载入，稍后再试", "The model was busy or loading for too long"),
 }
@@ -70,10 +73,10 @@ _HINTS: dict[Cause | int, tuple[str, str]] = {
     ),
     429: (
         "请求太频繁或额度已用完：稍后再试，或查看账户的额度。",
-        "Too many requests, or the quota is used up: try again later, or look at the account.",
+        "Too many requests, or the quota is used up: try again later, or check the account.",
     ),
-    500: ("请稍后再试，或查看它的日志。", "Try again later, or look at its log."),
-    Cause.GARBLED: ("请稍后再试，或查看它的日志。", "Try again later, or look at its log."),
+    500: ("请稍后再试，或查看它的日志。", "Try again later, or check its log."),
+    Cause.GARBLED: ("请稍后再试，或查看它的日志。", "Try again later, or check its log."),
     Cause.UNREACHABLE: ("它在运行吗？地址由 {address} 设定。", "Is it running? {address} sets its address."),
     Cause.UNKNOWN_HOST: ("请检查 {address} 和本机的 DNS。", "Check {address}, and the DNS of this machine."),
     Cause.TLS: (
@@ -81,7 +84,10 @@ _HINTS: dict[Cause | int, tuple[str, str]] = {
         "Check whether {address} should begin with https or http, and its certificate.",
     ),
     Cause.TIMEOUT: ("{timeout} 设定等多久。", "{timeout} sets how long Wenmai waits."),
-    Cause.NOT_AN_ANSWER: ("请检查 {address}，它多半以 /v1 结尾。", "Check {address}: most end in /v1."),
+    Cause.NOT_AN_ANSWER: (
+        "请检查 {address}，它多半以 /v1 结尾。",
+        "Check {address}: it usually ends in /v1.",
+    ),
 }
 
 

@@ -238,7 +238,7 @@ class KnowledgeHandler:
         """Raises BadRequestError when the request names tools and its model takes none."""
         answer, how = self.llms.get(request.model_id, request.owner), request.how
         if how.tools and not answer.takes_tools:
-            hint = ' Write tools = "prompt" into its table.' if answer.generative else ""
+            hint = ' Put tools = "prompt" in its table.' if answer.generative else ""
             raise BadRequestError(f"tools: model {request.model_id!r} cannot call tools.{hint}")
         self._check_sight(request, answer)
         thinking = how.thinking if request.switches_thinking else None

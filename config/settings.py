@@ -58,7 +58,7 @@ class ServerSettings(Section):
     allowed_hosts: Annotated[tuple[str, ...], LISTED] = ()
     cors_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], LISTED] = ()
     root_path: str = Field(
-        "", pattern=r"^((/[A-Za-z0-9._~-]+)+)?$", description="a path like /wenmai, with no / at its end"
+        "", pattern=r"^((/[A-Za-z0-9._~-]+)+)?$", description="a path like /wenmai, without a / at its end"
     )
     max_upload_bytes: int = Field(50_000_000, ge=1_000, le=2_000_000_000)
     max_streams: int = Field(1_000, ge=1, le=100_000)
@@ -121,8 +121,8 @@ class StoreSettings(Section):
         name = self.conversation_collection
         if name in map(self._suffixed, OTHER_COLLECTIONS):
             raise ValueError(
-                f"CONVERSATION_COLLECTION = {name!r} is the name of another collection of Wenmai: each needs "
-                "one of its own"
+                f"CONVERSATION_COLLECTION = {name!r} is also the name of another collection of Wenmai: "
+                "each needs its own name"
             )
         return self
 
@@ -332,8 +332,8 @@ class Settings(BaseSettings):
             for own in (self.store.data_dir, self.store.backups):
                 if overlap(source.folder, own):
                     raise ValueError(
-                        f"source {name!r} follows {str(source.folder)!r}, where Wenmai keeps its own data: "
-                        "choose a folder apart from DATA_DIR and BACKUP_DIR"
+                        f"source {name!r} follows {str(source.folder)!r}, where Wenmai stores its own "
+                        "data: choose a folder outside DATA_DIR and BACKUP_DIR"
                     )
         return self
 
@@ -367,7 +367,7 @@ def not_as_fitted(settings: Settings) -> list[str]:
         part = getattr(settings, section)
         value, default = getattr(part, name), type(part).model_fields[name].default
         if value != default:
-            changed.append(f"{name.upper()} is {value}, fitted on {default}")
+            changed.append(f"{name.upper()} is {value}, but the ranking was fitted with {default}")
     return changed
 
 

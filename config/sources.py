@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,12 +19,12 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from config.secrets import Mask, is_secret_name
 
 _COLLECTIONS = (
-    "COLLECTION_SUFFIX names all collections alike, and a store whose collections have names of other kinds "
-    "is backed up with the version before and restored with this one"
+    "COLLECTION_SUFFIX is appended to the names of all collections; if yours have other names, back the "
+    "store up with the previous version and restore it with this one"
 )
-_WEIGHTS = "the lists of words and of meaning are fused with fixed weights, on which the ranking was fitted"
+_WEIGHTS = "keyword and vector results are fused with the fixed weights that the ranking was fitted with"
 _PERSONA = "a persona has at most 15 % of the model's window, and 16,000 characters"
-_SHARES = "what KNOWLEDGE_SHARE leaves is shared out among the parts of the history"
+_SHARES = "what KNOWLEDGE_SHARE leaves is divided among the parts of the history"
 
 REMOVED: Mapping[str, str] = {
     "chunk_overlap_tokens": "chunks no longer overlap; WIDEN_TOKENS adds the text around each passage",
@@ -31,18 +32,18 @@ REMOVED: Mapping[str, str] = {
     "dense_weight": _WEIGHTS,
     "document_collection": _COLLECTIONS,
     "embedding_model": "EMBEDDING=openai:NAME names the model of the embedding endpoint",
-    "embedding_threads": "documents are read in on half of the cores",
-    "first_token_timeout_s": "TOKEN_TIMEOUT_S limits the wait for the first token, too",
+    "embedding_threads": "documents are read on half of the CPU cores",
+    "first_token_timeout_s": "TOKEN_TIMEOUT_S also limits the wait for the first token",
     "history_cache_s": "a session's tree stays in memory for five minutes",
     "insert_block_max_parallel": "four passages are judged at once, all of them within 20 s",
     "insert_block_timeout_s": "all passages of a question are judged within 20 s",
     "knowledge_collection": _COLLECTIONS,
-    "max_body_bytes": "a body that is no upload has at most 1,000,000 bytes; uploads have MAX_UPLOAD_BYTES",
+    "max_body_bytes": "MAX_UPLOAD_BYTES limits uploads; any other body may have at most 1,000,000 bytes",
     "max_persona_chars": _PERSONA,
     "memory_collection": _COLLECTIONS,
-    "memory_model_id": "SUMMARY_MODEL_ID names the model that reads turns for memories, too",
-    "memory_recall_limit": "at most five memories are recalled, in a twentieth of the room",
-    "memory_share": "memories have a twentieth of the room, and what they leave goes to the other parts",
+    "memory_model_id": "SUMMARY_MODEL_ID also names the model that extracts memories from turns",
+    "memory_recall_limit": "at most five memories are recalled, in a twentieth of the prompt",
+    "memory_share": "memories get a twentieth of the prompt, and what they leave goes to the other parts",
     "message_layout": "set layout in the model's [llms.<model_id>] table, or USE_CHAT_MODE=false",
     "operations_collection": _COLLECTIONS,
     "persona_share": _PERSONA,
@@ -50,14 +51,14 @@ REMOVED: Mapping[str, str] = {
     "relevant_share": _SHARES,
     "reranker_model": "RERANKER=http:NAME names the model of the rerank endpoint",
     "rrf_k": _WEIGHTS,
-    "send_timeout_s": "a reader that takes nothing for two PING_INTERVAL_S is cut off",
+    "send_timeout_s": "a client that reads nothing for two PING_INTERVAL_S is disconnected",
     "session_collection": _COLLECTIONS,
-    "shard_number": "Qdrant spreads a new collection over its nodes by itself",
+    "shard_number": "Qdrant distributes a new collection over its nodes automatically",
     "sparse_weight": _WEIGHTS,
     "summary_share": _SHARES,
     "summary_tokens": "a summary has at most 400 tokens",
-    "sync_at_start": "followed folders are looked at at every start, unless SYNC_CRON is empty",
-    "write_consistency_factor": "half of REPLICATION_FACTOR, rounded up, confirm a write",
+    "sync_at_start": "followed folders are synced at every start, unless SYNC_CRON is empty",
+    "write_consistency_factor": "a write is confirmed by half of REPLICATION_FACTOR, rounded up",
 }
 """Name, as in wenmai.toml → its replacement."""
 
@@ -77,7 +78,7 @@ def must_be_refused(name: str) -> bool:
 def unread(environment: Mapping[str, str]) -> list[str]:
     """Return one line for each setting in the environment that is not read: removed ones, and tables."""
     names = sorted({key.lower() for key in environment})
-    tables = f"{{}} is not read: its tables are written in {DEFAULT_CONFIG_FILE}."
+    tables = f"{{}} is not read: put its tables in {DEFAULT_CONFIG_FILE}."
     removed = [removal_message(name) for name in names if name in REMOVED]
     return removed + [tables.format(name.upper()) for name in names if name in TABLES]
 
@@ -135,7 +136,7 @@ class FlatSource(PydanticBaseSettingsSource):
                 if isinstance(value, dict) and not hint:
                     hint = (
                         " Tables are [llms.NAME], [sources.NAME] and [tools.NAME]; "
-                        "settings stand above them, in no table."
+                        "settings belong above them, outside any table."
                     )
                 raise ConfigurationError(f"Unknown setting {key!r} in the configuration file.{hint}")
         return laid
@@ -177,6 +178,28 @@ _KINDS = {
 }
 
 
+_PYDANTIC = (
+    (r"^Value error, ", ""),
+    (r"^UUID input should .*", "this is not a valid id: a UUID is expected."),
+    (r"^\w+ should (?=be |have |match )", "must "),
+    (r" a valid (?:integer|int)\b.*", " a whole number"),
+    (r" a valid number\b.*", " a number"),
+    (r" a valid boolean\b.*", " true or false"),
+    (r" a valid dictionary\b.*", " an object"),
+    (r" a valid (?=string|list|tuple)", " a "),
+    (r" match pattern '\^(\w+)\$'$", r" be '\1'"),
+    (r" match pattern ", " match the pattern "),
+    (r" after validation\b", ""),
+)
+
+
+def in_plain_words(message: str) -> str:
+    """Return a message of pydantic's without its terms for Python's types."""
+    for pattern, words in _PYDANTIC:
+        message = re.sub(pattern, words, message)
+    return message
+
+
 def refusal_of(error: ValidationError, settings_cls: type[BaseSettings]) -> str:
     """Return one line that names key, value and allowed range; the value only if it cannot be a secret."""
     errors = error.errors(include_url=False)
@@ -184,14 +207,14 @@ def refusal_of(error: ValidationError, settings_cls: type[BaseSettings]) -> str:
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
     loc = [part for part in first["loc"][1:] if isinstance(part, str)]  # without list indexes
     name = ".".join(loc).upper()
-    reason = Mask()(first["msg"].removeprefix("Value error, "))
+    reason = Mask()(in_plain_words(first["msg"]))
     if not name:
         return f"The configuration is refused: {reason}."
     table = _model_at(settings_cls, [str(part) for part in first["loc"][:1]] + loc[:-1])
     if first["type"] == "extra_forbidden":
         hint = did_you_mean(loc[-1], table.model_fields if table else ())
         if loc[-1] in section_of(settings_cls):
-            hint = " It stands in no table: write it above the first."
+            hint = " It does not belong in a table: put it above the first one."
         return f"{name} is refused: there is no such setting.{hint}"
     if first["type"] == "missing":
         return f"{name} is missing: it must be {_allowed(table, loc[-1])}."

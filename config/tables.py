@@ -95,7 +95,7 @@ class Section(BaseModel):
     def _reject_bool_for_number(cls, value: object, info: ValidationInfo) -> object:
         """Reject true for a number: Pydantic reads it as 1 (a day, a turn, a second)."""
         if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
-            raise PydanticCustomError("truth", "true and false are no value of it")
+            raise PydanticCustomError("truth", "true and false are not allowed")
         return value
 
     @field_validator("*")
@@ -103,7 +103,7 @@ class Section(BaseModel):
     def _reject_key(cls, value: Any) -> Any:
         """Reject what looks like a key: fields that are not secret are shown in many places."""
         if isinstance(value, str | Path) and looks_like_key(str(value)):
-            raise ValueError("this is a key, which has a setting of its own: api_key or …_API_KEY")
+            raise ValueError("this is a secret key: put it in api_key or …_API_KEY")
         return value
 
 
@@ -130,7 +130,7 @@ class SourceSettings(Section):
         """Require an absolute path: a relative one depends on where a command is started."""
         whole = Path(folder).expanduser() if isinstance(folder, str) and folder else folder
         if not isinstance(whole, Path) or not whole.is_absolute():
-            raise ValueError("folder must be a whole path, such as /srv/handbook or ~/handbook")
+            raise ValueError("folder must be an absolute path, such as /srv/handbook or ~/handbook")
         return whole
 
     @field_validator("tags")
@@ -182,7 +182,10 @@ class LLMSettings(Section):
         sent = (*self.options, *(self.thinking_on or ()), *(self.thinking_off or ()))
         secret = next((name for name in sent if is_secret_name(name)), None)
         if secret is not None and self.provider in (*HTTP_PROVIDERS, "gguf"):
-            raise ValueError(f"options go into the request's body, but not {secret}: set api_key beside them")
+            raise ValueError(
+                f"options are sent in the request body, so {secret} does not belong there: set api_key "
+                "instead"
+            )
         return self
 
     @model_validator(mode="after")
@@ -195,7 +198,7 @@ class LLMSettings(Section):
     def _reads_its_prompt(self) -> Self:
         if self.tools == "prompt" and self.provider == "extractive":
             raise ValueError(
-                "tools = 'prompt' is for models that write: extractive quotes, and calls nothing"
+                "tools = 'prompt' needs a model that writes: extractive only quotes and calls no tools"
             )
         return self
 
@@ -234,9 +237,9 @@ class ToolSettings(Section):
     @model_validator(mode="after")
     def _is_reached_in_one_way(self) -> Self:
         if bool(self.command) == bool(self.url):
-            raise ValueError("a table of tools needs either command (a program and its arguments) or url")
+            raise ValueError("a tools table needs either command (a program and its arguments) or url")
         if self.headers and not self.url:
-            raise ValueError("headers go with url; a program gets variables by env")
+            raise ValueError("headers are for url; use env to pass variables to a program")
         if self.env and not self.command:
-            raise ValueError("env goes with command; an address gets headers")
+            raise ValueError("env is for command; use headers with url")
         return self

@@ -91,8 +91,8 @@ def format_of(file_name: str) -> DocumentFormat | None:
         )
     if ending in PICTURES:
         raise UnsupportedMediaError(
-            f"A picture ('{ending}') cannot be read: let a program recognise its text (OCR), save that as a "
-            f"PDF with text, and add it."
+            f"Images ('{ending}') cannot be read: run text recognition (OCR), save the result as a PDF "
+            "with text, and add that."
         )
     if ending in PACKED:
         raise UnsupportedMediaError(

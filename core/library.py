@@ -71,9 +71,9 @@ def checked_name(name: str, what: str) -> str:
     """Return a module's or batch's name in NFC. Raises BadRequestError if it is unfit for a file name."""
     name = unicodedata.normalize("NFC", name)
     if not name.strip() or name.startswith(".") or re.search(r"[/\\]", name):
-        raise BadRequestError(f"{what}: its name must have no / or \\, and not begin with a dot.")
+        raise BadRequestError(f"{what}: its name must not contain / or \\ or begin with a dot.")
     if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in name):
-        raise BadRequestError(f"{what}: its name has a character that cannot be shown.")
+        raise BadRequestError(f"{what}: its name contains a character that cannot be shown.")
     if len(name) > _NAME_CHARS or len(name.encode()) > _NAME_BYTES:
         raise BadRequestError(f"{what}: its name has more than {_NAME_CHARS} characters.")
     return name
@@ -84,10 +84,10 @@ def read_items(ending: str, text: str) -> tuple[LibraryItem, ...]:
     items: list[LibraryItem] = []
     for title, content in READERS[ending](scrub(text)):
         if len(items) == MAX_ITEMS:
-            raise BadRequestError(f"more than {MAX_ITEMS} items: divide it among several files.")
+            raise BadRequestError(f"more than {MAX_ITEMS} items: split it into several files.")
         items.append(_item(f"item {len(items) + 1}", title, content))
     if not items:
-        raise BadRequestError("no item in it.")
+        raise BadRequestError("it contains no items.")
     return tuple(items)
 
 
@@ -120,7 +120,7 @@ def _markdown(text: str) -> Iterator[tuple[str, str]]:
         if token.type == "heading_open" and token.level == 0 and token.map
     ]
     if not headings:
-        raise BadRequestError("no heading in it: each item begins with one.")
+        raise BadRequestError("it has no headings: each item begins with one.")
     levels = [heading.level for heading in headings]
     if levels.count(min(levels)) == 1 and len(levels) > 1 and levels[0] == min(levels):
         headings, levels = headings[1:], levels[1:]
@@ -152,7 +152,7 @@ def _json(text: str) -> Iterator[tuple[Any, Any]]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadRequestError(f"line {error.lineno}: no valid JSON: {error.msg}.") from error
+        raise BadRequestError(f"line {error.lineno}: invalid JSON: {error.msg}.") from error
     except (RecursionError, ValueError) as error:  # nested too deeply, or a number with thousands of digits
         raise BadRequestError("its JSON cannot be read.") from error
     if isinstance(value, dict) and _first_of(value, _CONTENTS) is None:
@@ -160,7 +160,7 @@ def _json(text: str) -> Iterator[tuple[Any, Any]]:
         return
     for at, each in enumerate(value if isinstance(value, list) else [value], 1):
         if not isinstance(each, dict):
-            raise BadRequestError(f"item {at} is no object with title and content.")
+            raise BadRequestError(f"item {at} is not an object with title and content.")
         yield _first_of(each, _TITLES), _first_of(each, _CONTENTS)
 
 

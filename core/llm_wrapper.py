@@ -211,7 +211,7 @@ def _plugin_error(error: Exception) -> LLMUnavailableError:
         message = f"The model's server refused the request (HTTP {status})."
         return LLMRefusedError(message, status, reason=str(error))
     failed = ModelFailure(Cause.CLASS_FAILED)
-    return LLMUnavailableError("The model's class failed; the server's log says how.", failed)
+    return LLMUnavailableError("The model's class raised an error; the server's log has the details.", failed)
 
 
 def _chat_message(message: Message) -> ChatMessage:

@@ -26,7 +26,7 @@ def owners_of(keys: Iterable[str]) -> frozenset[str]:
 
 
 NOBODY_READS = (
-    "nobody can read its documents: none of the keys configured here has this owner; set it to key- and what "
+    "nobody can read its documents: no key configured here belongs to this owner; set it to key- and what "
     "`printf %s KEY | sha256sum | cut -c1-16` prints (without keys: local), or leave it out for everybody"
 )
 

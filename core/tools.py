@@ -111,7 +111,7 @@ class CalledFunction:
     arguments: str = "{}"
 
 
-NOT_APPROVED = "Nobody approved this call: it was not made."
+NOT_APPROVED = "This call was not approved, so it was not made."
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from config.logging import RateLimitedLog
 from config.settings import ServerSettings
+from config.sources import in_plain_words
 from core import errors
 from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, WenmaiError
 from routes.openai.wire import (
@@ -68,6 +69,7 @@ class EdgeCode(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
 
 
+_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*\]")  # of a union, in the location of a fault
 CRASHED = "Something went wrong here. Give the request id to the operator."
 RETRY_AFTER_S = {429: "2", 503: "5"}
 
@@ -130,24 +132,34 @@ def request_id(request: Request) -> str:
 
 def describe(error: ValidationError) -> tuple[str, str]:
     """Return code and message for pydantic's first error; the message names the field."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    return _described(first, first["loc"])
+    return _described(error.errors(include_url=False, include_context=False))
 
 
-def _described(first: Mapping[str, Any], place: Sequence[int | str]) -> tuple[str, str]:
-    named = [str(part) for part in place]
-    field = ".".join(part for part in named if part[:1] != "~") or "body"  # a union's tag is not a field name
+def _described(faults: Sequence[Mapping[str, Any]], skip: int = 0) -> tuple[str, str]:
+    """`skip` parts of the location are not the field's. A union has faults for each of its types: those of
+    the one that fits furthest are described."""
+    fields = [_field(each["loc"][skip:] or each["loc"]) for each in faults]
+    field = max((each for each in fields if f"{each}.".startswith(f"{fields[0]}.")), key=len)
+    same = [each for each, name in zip(faults, fields, strict=True) if name == field]
+    first = same[0]
     if first["type"] == "missing":
         return EdgeCode.MISSING_FIELD, f"missing: {field}"
     if first["type"] == "extra_forbidden":
         return EdgeCode.UNKNOWN_FIELD, f"{field}: unknown field"
     if first["type"] == "uuid_parsing":
-        return EdgeCode.INVALID_FIELD, f"{field}: this is no id: a UUID is expected."
+        return EdgeCode.INVALID_FIELD, f"{field}: this is not a valid id: a UUID is expected."
     if first["type"] in ("too_short", "string_too_short") and first["input"] == "":
         return EdgeCode.INVALID_FIELD, f"{field}: must not be empty."
     is_blank = field == "question" and first["type"] == "string_type" and first["input"] is None
     code = errors.EmptyQuestionError.code if is_blank else EdgeCode.INVALID_FIELD
-    return code, f"{field}: {first['msg']}"
+    reasons = dict.fromkeys(in_plain_words(each["msg"]) for each in same)
+    return code, f"{field}: {' or '.join(reasons).replace(' or must be ', ' or ')}"
+
+
+def _field(place: Sequence[int | str]) -> str:
+    """Name the field, without the types and tags of a union that pydantic adds."""
+    named = [str(part) for part in place]
+    return ".".join(part for part in named if part[:1] != "~" and not _TYPE.fullmatch(part)) or "body"
 
 
 async def _domain_error(request: Request, error: Exception) -> JSONResponse:
@@ -185,8 +197,7 @@ def _methods_of(request: Request) -> set[str]:
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    first: dict[str, Any] = error.errors()[0]
-    return error_response(request, 422, *_described(first, first["loc"][1:] or first["loc"]))
+    return error_response(request, 422, *_described(error.errors(), 1))
 
 
 async def _crash(request: Request, error: Exception) -> JSONResponse:
@@ -280,7 +291,7 @@ class EdgeMiddleware:
         hosts = headers.getlist("host")
         match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         if match is None:
-            raise ForbiddenHostError("Host: a request names one host, and this one names none or several.")
+            raise ForbiddenHostError("Host: a request must name exactly one host.")
         name = (match["six"] or match["name"]).lower()
         if name not in self._hosts and not (self._has_keys and _is_address(name)):
             raise ForbiddenHostError("Host: not a name of this server. Set ALLOWED_HOSTS to add it.")

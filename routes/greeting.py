@@ -23,8 +23,9 @@ MAX_TITLE_CHARS = 60
 TEXTS: dict[str, tuple[str, str]] = {
     "ready": ("Wenmai 问脉已就绪：{url}", "Wenmai 问脉 is ready: {url}"),
     "reading": (
-        "正在读入示例文档，约需一分钟；现在就可以提问，读入多少查到多少。",
-        "The sample guide is being read in, about a minute; ask meanwhile, what is read is found.",
+        "正在读入示例文档，约需一分钟；现在就可以提问，已读入的部分可以检索。",
+        "The sample guide is being read, which takes about a minute; you can already ask about what has "
+        "been read.",
     ),
     "empty": (
         "还没有文档：先在网页上传，或运行 wenmai ingest 文件夹。",
@@ -39,7 +40,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "about_itself": ("你能做什么？", "What can you do?"),
     "stopping": (
         "正在停止：等待 {running} 个回答完成，最多 {at_most_s:g} 秒；再按一次 Ctrl-C 立即停止。",
-        "Stopping: answers still running: {running}; they have {at_most_s:g} s. Ctrl-C again stops at once.",
+        "Stopping: waiting up to {at_most_s:g} s for answers to finish: {running}. Press Ctrl-C again to "
+        "stop at once.",
     ),
     "closing": ("正在停止：没有正在进行的回答。", "Stopping: no answer is running."),
 }

@@ -226,7 +226,7 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, sockets
         return 2 if isinstance(error, StartRefusedError) and not isinstance(error, StoreLockedError) else 1
     except Exception:  # the start's edge: Python's traceback would print what foreign code was passed
         log.exception("server_crashed")
-        print("wenmai: the server crashed; the log says where", file=sys.stderr)
+        print("wenmai: the server crashed; see its log", file=sys.stderr)
         return 1
     log.info("server_stopped", seconds=round(time.monotonic() - server.stop_began_s, 3))
     return 0

@@ -48,9 +48,9 @@ TROUBLES = {
     "missing_parent": "turns without parent",
     "dangling_parent": "parent does not exist",
     "parent_of_other_session": "parent of another session",
-    "parent_cycle": "parents in a circle",
+    "parent_cycle": "parents in a cycle",
     "later_parent": "parent later than the turn",
-    "renamed_parent": "parent called by a former id",
+    "renamed_parent": "parent named by a former id",
     "naive_timestamp": "times without a zone",
     "mixed_zones": "sessions with and without zones",
     "unparsable_time": "times that cannot be read",
@@ -246,7 +246,7 @@ class RepairByServer:
 
 
 def _refused(what: str) -> CommandError:
-    return CommandError(f"{what} needs the store to itself: stop the server first", EXIT_REFUSED)
+    return CommandError(f"{what} needs exclusive access to the store: stop the server first", EXIT_REFUSED)
 
 
 # Printing and saving.
@@ -257,10 +257,10 @@ def print_report(report: BackfillReport, *, embed: bool) -> None:
     if report.foreign_vectors:
         print("The vectors are not the configured embedding's: after this, run `wenmai reembed`.")
     elif report.lacking and not embed:
-        print("Vectors were left out: the next start of the server makes them.")
+        print("Vectors were left out: the next start of the server computes them.")
     _print_backup(report.backup)
     if report.embedded and report.nothing_to_do:
-        print("Only vectors were made, from what is stored: no backup is made for that.")
+        print("Only vectors were computed, from stored text, so no backup was made.")
     if report.skipped:
         print("Some turns changed in the meantime and were left as they are: run this again.")
     if report.nothing_to_do and not (embed and report.lacking):
@@ -285,15 +285,15 @@ def _done(report: BackfillReport, *, embed: bool) -> list[Row]:
     ]
     done += [(f"  {name}", count) for name, count in report.repairs.items()]
     done += [
-        ("copies left by a run that was cut", report.leftovers),
+        ("copies left by an interrupted run", report.leftovers),
         ("duplicate turns to delete" if report.dry_run else "duplicate turns deleted", report.dropped),
         ("turns to embed", report.lacking if embed else 0)
         if report.dry_run
         else ("turns embedded", report.embedded),
         ("sessions added to the list", report.sessions_created),
-        ("documents to mend" if report.dry_run else "documents mended", report.documents),
-        ("not listed, session id is no UUID", report.unlisted),
-        ("changed meanwhile, left alone", report.skipped),
+        ("documents to repair" if report.dry_run else "documents mended", report.documents),
+        ("not listed, session id is not a UUID", report.unlisted),
+        ("changed in the meantime, left alone", report.skipped),
     ]
     return done
 
@@ -312,7 +312,7 @@ def print_import(report: ImportReport, *, embed: bool) -> None:
         ]
     )
     if report.added > report.embedded and not embed:
-        print("Vectors were left out: the next start of the server makes them.")
+        print("Vectors were left out: the next start of the server computes them.")
     _print_backup(report.backup)
     if report.turns == report.existing:
         print("There is nothing to import.")

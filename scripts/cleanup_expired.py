@@ -83,7 +83,7 @@ def _days(options: Options, configured: int) -> int:
     if options.apply and days < configured and not options.yes:
         raise CommandError(
             f"--days {days} is less than CONVERSATION_EXPIRE_DAYS = {configured}: "
-            "add --yes to delete turns that are kept so far",
+            "add --yes to delete turns that would otherwise be kept",
             EXIT_REFUSED,
         )
     return days
@@ -97,7 +97,7 @@ def _print_report(report: Cleanup) -> None:
     if len(largest) > SESSIONS_SHOWN:
         print(f"  and {len(largest) - SESSIONS_SHOWN} more sessions")
     if report.unparsable:
-        print("Times that are not readable: see wenmai repair")
+        print("Unreadable times: see wenmai repair")
         print(f"  {' '.join(report.unparsable_ids)}")
     if report.dry_run and report.refusal:
         print(f"The nightly run would do nothing. {report.refusal}")

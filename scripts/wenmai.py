@@ -24,7 +24,7 @@ COMMANDS = {
     "prompt": ("commands.conversations", "Show what a model received for a turn."),
     "doctor": ("commands.doctor", "Check the installation, the configuration and what is stored."),
     "evaluate": ("commands.evaluate", "Measure retrieval and answers on sets of questions."),
-    "calibrate": ("commands.calibrate", "Fit what counts as sure to your own documents."),
+    "calibrate": ("commands.calibrate", "Calibrate certainty to your own documents."),
     "cleanup": ("cleanup_expired", "Remove expired conversations."),
     "erase": ("commands.erase", "Erase a turn, a session, a document or an owner, and prove it."),
     "repair": ("backfill_parent_turns", "Repair what earlier versions left in the conversations."),

@@ -82,9 +82,7 @@ class ErasureHandler:
         name is not repeated there, and whatever `Erasure.owner` raises.
         """
         if kind is ErasedKind.OWNER and confirm != name and not options.dry_run:
-            raise BadRequestError(
-                "confirm: give the owner's name once more; everything of this owner is erased."
-            )
+            raise BadRequestError("confirm: repeat the owner's name; everything of this owner is erased.")
         with deleting():
             return await self._erasure.anything(kind, name, options)
 

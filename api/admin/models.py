@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from api.failures import FailureTexts
 from config.settings import ModelSettings
+from config.sources import in_plain_words
 from config.tables import HTTP_PROVIDERS, LLMSettings
 from core.errors import (
     BadRequestError,
@@ -129,11 +130,15 @@ class ModelsHandler:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             where = ".".join(map(str, first["loc"])) or "body"
-            raise BadRequestError(f"{where}: {first['msg']}") from None
+            raise BadRequestError(f"{where}: {in_plain_words(first['msg'])}") from None
         if settings.provider not in HTTP_PROVIDERS:
-            raise BadRequestError(f"provider: {' or '.join(HTTP_PROVIDERS)}; others belong in wenmai.toml.")
+            raise BadRequestError(
+                f"provider: {' or '.join(HTTP_PROVIDERS)}; configure others in wenmai.toml."
+            )
         if "@" in urlsplit(settings.base_url or "").netloc:
-            raise BadRequestError("base_url: without a name and a password; api_key_env names the key.")
+            raise BadRequestError(
+                "base_url: must not contain a user name or password; api_key_env names the key."
+            )
         self._check_key(settings)
         return settings
 
@@ -143,14 +148,16 @@ class ModelsHandler:
         if variable is None:
             return
         if not variable.endswith("_API_KEY") or variable in _OWN_KEYS:
-            raise BadRequestError("api_key_env: the name of a model's key, which ends in _API_KEY.")
+            raise BadRequestError(
+                "api_key_env: must be the name of an environment variable that ends in _API_KEY."
+            )
         homes = {each.base_url for each in self._tables.values() if each.api_key_env == variable}
         if variable == "OPENAI_API_KEY":
             homes |= {None, self._settings.openai_base_url}
         if variable == "ANTHROPIC_API_KEY":
             homes.add(None)
         if homes and settings.base_url not in homes:
-            raise BadRequestError(f"api_key_env: {variable} is for another address.")
+            raise BadRequestError(f"api_key_env: {variable} belongs to another address.")
         if not os.environ.get(variable):
             raise BadRequestError(f"api_key_env: {variable} is not set in the server's environment.")
 

@@ -86,7 +86,7 @@ class StoreReembedding:
     def start(self, embedding: str) -> ReembedState:
         """Start or resume. Raises BadRequestError, ConflictError when one is already running."""
         if self._is_running():
-            raise ConflictError("A re-embedding is running: GET /admin/reembed shows how far it is.")
+            raise ConflictError("A re-embedding is running: GET /admin/reembed shows its progress.")
         settings = self._settings_for(embedding)
         self._state = ReembedState("running", embedding=embedding, began_us=utc_now_us())
         self._task = asyncio.create_task(self._run(settings), name="reembed")
@@ -108,14 +108,14 @@ class StoreReembedding:
 
     def _settings_for(self, embedding: str) -> ModelSettings:
         if self._names.qdrant_url:
-            raise BadRequestError("With QDRANT_URL the command does it: wenmai reembed.")
+            raise BadRequestError("With QDRANT_URL, use the command instead: wenmai reembed.")
         if embedding == "openai":
             embedding = f"openai:{self._models.openai_embedding}"
         try:
             return ModelSettings.model_validate({**self._models.model_dump(), "embedding": embedding})
         except ValidationError as error:
             raise BadRequestError(
-                "embedding: bundled, openai, sentence-transformers:<id or folder> or "
+                "embedding: must be bundled, openai, sentence-transformers:<id or folder> or "
                 "llama_index:module:Class."
             ) from error
 

@@ -110,7 +110,7 @@ async def load_folder(knowledge_base: KnowledgeBase, folder: Path, owner: str) -
         name, job_id = running.popleft()
         outcome = await knowledge_base.wait(job_id, [owner])
         if outcome.stage is not JobStage.DONE:
-            failed[name] = outcome.error or "The document was removed while it was read in."
+            failed[name] = outcome.error or "The document was removed while it was being read."
 
     for path in await asyncio.to_thread(_small_first, folder):
         name = path.relative_to(folder).as_posix()

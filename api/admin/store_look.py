@@ -30,7 +30,7 @@ log = structlog.get_logger()
 EVERY_S = 10.0  # at most this often, however many scrapers there are
 PATIENCE_S = 10.0  # a store silent for longer counts as unavailable
 RETRY_S = 2.0
-NOT_WRITABLE = "The disk of the data folder refuses writes; the server's log has its error."
+NOT_WRITABLE = "The disk of the data folder refuses writes; see the server's log for the error."
 KINDS = (ReceiptKind.EXPIRY, ReceiptKind.BACKUP, ReceiptKind.COMPACTION)
 
 Step = Callable[[], Awaitable[object]]

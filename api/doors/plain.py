@@ -28,7 +28,7 @@ class PlainDoor:
         """`by_name`: requested explicitly as a plain model. Raises UnknownModelError."""
         model = self._llms.get(model_id, owner)
         if by_name and not model.generative:
-            raise UnknownModelError("model: this one only quotes documents, and has nothing to say without.")
+            raise UnknownModelError("model: this one only quotes documents and cannot answer without them.")
         return model
 
     def events(

@@ -72,7 +72,7 @@ class Restoring:
         """Return why `into` would refuse the store as it is, else "". An embedded store is not opened to be
         counted, because opening it writes."""
         if not names.qdrant_url:
-            note = f"{names.embedded} holds a store, and only one without points is filled"
+            note = f"{names.embedded} already contains a store; only an empty one can be filled"
             return note if names.embedded.is_dir() and any(names.embedded.iterdir()) else ""
         try:
             async with open_store(names) as present:

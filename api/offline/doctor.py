@@ -39,7 +39,7 @@ async def examine(
     """Run all checks in bounded time; what hangs is reported as not answering. A server that has the embedded
     store open is asked with `ask_holder`; else `show` gets the opened store. `fast` skips the store."""
     models = asyncio.create_task(_model_findings(settings))
-    stored = StoreFindings([ok("store", "not looked into (--fast)")])
+    stored = StoreFindings([ok("store", "skipped (--fast)")])
     if not fast:
         stored = await _store_findings(settings, ask_holder, show)
     return [*_machine_findings(settings, stored), *stored.findings, *await models]
@@ -67,7 +67,7 @@ def _machine_findings(settings: Settings, stored: StoreFindings) -> list[Finding
 
 def _configuration_finding() -> Finding:
     path = Path(os.environ.get(CONFIG_FILE_VARIABLE) or DEFAULT_CONFIG_FILE)
-    source = f"{path} and the environment over it" if path.is_file() else "the environment, there is no file"
+    source = f"{path}, overridden by the environment" if path.is_file() else "the environment (no file)"
     return ok("configuration", f"accepted; from {source}")
 
 
@@ -133,7 +133,7 @@ async def _store_findings(settings: Settings, ask_holder: AskHolder, show: Show)
             return await check_store(store, settings.store, settings.models)
     except TimeoutError:
         return StoreFindings(
-            [warn("store", f"not all was read in {STORE_LIMIT_S:.0f} s: it is large or slow")]
+            [warn("store", f"not everything could be read within {STORE_LIMIT_S:.0f} s: it is large or slow")]
         )
     except StoreLockedError as error:
         return StoreFindings(await ask_holder(error))

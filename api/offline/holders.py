@@ -39,7 +39,7 @@ def place_of(names: StoreSettings) -> str:
     if names.qdrant_url:
         return names.qdrant_url
     called = id_of(names)
-    none = "" if names.embedded.is_dir() else ", which is not there yet"
+    none = "" if names.embedded.is_dir() else ", which does not exist yet"
     return f"{names.embedded} ({called})" if called else f"{names.embedded}{none}"
 
 

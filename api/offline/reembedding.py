@@ -85,5 +85,5 @@ def _lines(report: ReembedReport) -> list[str]:
             f"{each.target}: {each.points} points, {each.embedded} of them embedded"
             for each in report.collections
         ),
-        f"checked: counts, missing vectors, {report.counts['checked']} vectors made again",
+        f"checked: counts, missing vectors, {report.counts['checked']} vectors recomputed",
     ]

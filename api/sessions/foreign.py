@@ -185,4 +185,6 @@ def _parsed(content: bytes) -> Any:
                 raise
             return [json.loads(line) for line in lines]
     except (ValueError, RecursionError) as error:
-        raise BadRequestError("file: it is neither JSON in UTF-8 nor an archive that has some.") from error
+        raise BadRequestError(
+            "file: it is neither JSON in UTF-8 nor an archive that contains such a file."
+        ) from error

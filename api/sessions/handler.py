@@ -201,7 +201,7 @@ class SessionsHandler:
         """
         turn = await self.turn(turn_id, owner)
         if not turn.status.finished:
-            raise ConflictError("The turn is being answered; say what you think of it when that is done.")
+            raise ConflictError("The turn is still being answered; rate it when that is done.")
         try:
             await self._turns.set_payload(feedback_payload(feedback), [turn_id])
         except UnknownPointError as error:  # erased meanwhile

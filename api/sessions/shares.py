@@ -63,7 +63,7 @@ class SharesHandler:
                 raise UnknownTurnError("leaf: the session has no turn yet.")
             kept = self._valid(session)
             if len(kept) >= MAX_SHARES:
-                raise ConflictError(f"A session has at most {MAX_SHARES} links: take one back first.")
+                raise ConflictError(f"A session has at most {MAX_SHARES} links: revoke one first.")
             secret, now_us = secrets.token_bytes(_SECRET_BYTES), utc_now_us()
             share = Share(
                 str(uuid.uuid4()), _hash(secret), branch[-1].turn_id, now_us, now_us + days * DAY_US, passages
@@ -126,4 +126,4 @@ def _split(token: str) -> tuple[str, bytes]:
 
 
 def _not_found() -> NotFoundError:
-    return NotFoundError("This link leads nowhere: it has expired or was taken back.")
+    return NotFoundError("This link no longer works: it has expired or was revoked.")

@@ -121,7 +121,7 @@ class SessionImporter:
         if imported.session_id is not None:
             mine = Filter(must=[*in_session(session.session_id, session.owner)])
             if await self._sessions.exists(session.session_id) or await self._turns.count(mine):
-                raise ConflictError("session_id: there is a session with this id already.")
+                raise ConflictError("session_id: a session with this id already exists.")
         places = {turn.turn_id: turn.seq for turn in turns if imported.turns[turn.seq].turn_id}
         ids = list(places)
         for part in batches(ids):

@@ -49,8 +49,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "- `/persona`: shows this session's persona\n"
         "- `/persona TEXT`: sets or replaces this session's persona, from the next turn on\n"
         "- `/persona clear`: clears this session's persona\n"
-        "- `/remember TEXT`: keeps something about you, for all sessions\n"
-        "- `/forget WORDS`: deletes the memories that have these words\n"
+        "- `/remember TEXT`: remembers something about you, in all sessions\n"
+        "- `/forget WORDS`: deletes the memories that contain these words\n"
         "- `/memories`: lists what is remembered\n"
         "- `/library`: on the page, opens the library of personas and texts",
     ),
@@ -58,7 +58,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "已重新开始：之后的提问不带上文。之前的轮次都还在。",
         "Started over: later questions ignore the history. The earlier turns are kept.",
     ),
-    "persona_set": ("人设已设置，从下一轮起生效。", "The persona is set, from the next turn on."),
+    "persona_set": (
+        "人设已设置，从下一轮起生效。",
+        "The persona is set and takes effect from the next turn.",
+    ),
     "persona_cleared": ("人设已清除。", "The persona is cleared."),
     "persona_none": (
         "本会话没有人设。用 `/persona 文字` 设置。",
@@ -66,11 +69,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "persona_now": ("本会话的人设", "This session's persona"),
     "remembered": ("已记住：{}", "I will remember: {}"),
-    "known": ("这件事已经记着：{}", "I remember that already: {}"),
+    "known": ("这件事已经记住了：{}", "I remember that already: {}"),
     "instead": ("（取代了：{}）", " (instead of: {})"),
     "forgotten": ("已忘掉 {} 条：", "Forgotten ({}):"),
     "no_match": (
-        "没有记着与“{}”相符的事。`/memories` 列出记住的一切。",
+        "没有与“{}”相符的记忆。`/memories` 列出记住的一切。",
         "I remember nothing that matches “{}”. `/memories` lists everything.",
     ),
     "what": ("请写上要记住的内容：`/remember 文字`。", "Say what to remember: `/remember TEXT`."),

@@ -30,10 +30,10 @@ class StreamSlots:
     def check(self, owner: str) -> None:
         """Raises TooManyStreamsError when no slot is free."""
         if self._taken >= self._limit or (_is_visitor(owner) and self._visitors >= max(1, self._limit // 2)):
-            raise TooManyStreamsError("Too many answers are being written just now. Try again shortly.")
+            raise TooManyStreamsError("Too many answers are being written right now. Try again shortly.")
         if self._per_owner is not None and self._owners[owner] >= self._per_owner:
             raise TooManyStreamsError(
-                f"This key has {self._per_owner} answers open, as many as it may. Wait for one to end."
+                f"This key has {self._per_owner} answers running, the most it may have. Wait for one to end."
             )
 
     def take(self, owner: str) -> None:

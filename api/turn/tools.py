@@ -198,11 +198,11 @@ class TurnTools:
 
     def _checked(self, use: ToolUse, before: int) -> tuple[ToolSource, Tool, dict[str, Any]]:
         if before == MAX_CALLS:
-            raise ToolFailedError(f"At most {MAX_CALLS} calls are made at once: no more of them were made.")
+            raise ToolFailedError(f"At most {MAX_CALLS} calls can be made at once: this one was not made.")
         offered = self._tools.get(use.function.name)
         if offered is None:
             known = ", ".join(self._tools) or "none"
-            raise ToolFailedError(f"There is no such tool. There are: {known}.")
+            raise ToolFailedError(f"There is no such tool. Available: {known}.")
         return (*offered, read_arguments(offered[1], use.function.arguments))
 
     def _needs_approval(self, tool: Tool) -> bool:
@@ -219,11 +219,11 @@ class TurnTools:
                 approved = await decision
         except TimeoutError:
             self._unapproved += 1
-            raise _RefusedError("Nobody approved this call in time: it was not made.") from None
+            raise _RefusedError("This call was not approved in time, so it was not made.") from None
         finally:
             del self._decisions[call_id]
         if not approved:
-            raise _RefusedError("The person refused this call: it was not made.")
+            raise _RefusedError("The user refused this call, so it was not made.")
 
     async def _save_state(self, at: int, *, state: ToolState) -> None:
         """Store the state before showing it and before acting on it."""
@@ -281,7 +281,7 @@ class KnowledgeTool:
         try:
             query, candidates = await self.look_up(arguments["query"])
         except UnavailableError:
-            raise ToolFailedError("The documents cannot be searched just now.") from None
+            raise ToolFailedError("The documents cannot be searched right now.") from None
         while candidates and not self.has_room(_passages(candidates, [999] * len(candidates))):
             candidates = candidates[:-1]
         return ToolReply(_passages(candidates, self.cite(query, candidates)))

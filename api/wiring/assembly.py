@@ -441,7 +441,7 @@ def _check_named_model(settings: Settings, llms: LLMService) -> None:
     try:
         llms.get(settings.conversation.summary_model_id)
     except UnknownModelError as error:
-        raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error
+        raise StartRefusedError(f"SUMMARY_MODEL_ID is refused: {error}") from error
 
 
 async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_folder: OpenFolder) -> None:

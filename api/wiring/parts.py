@@ -29,7 +29,7 @@ from config.settings import (
     StoreSettings,
     ToolsSettings,
 )
-from config.sources import did_you_mean
+from config.sources import did_you_mean, in_plain_words
 from config.tables import HTTP_PROVIDERS, LLMSettings
 from core.dates import today
 from core.errors import BadRequestError, StartRefusedError
@@ -113,7 +113,8 @@ async def refuse_foreign(store: VectorStore, names: StoreSettings) -> None:
     if not await store.collection_exists(names.conversation_collection):
         place = names.qdrant_url or names.embedded
         raise StartRefusedError(
-            f"{place} has no collection {names.conversation_collection}: is it another's?"
+            f"{place} has no collection {names.conversation_collection}: does it belong to another "
+            "application?"
         )
 
 
@@ -226,13 +227,15 @@ def _refused_options(name: str, options: Mapping[str, Any], error: Exception) ->
     """Word a class's complaint about its options; pydantic's complaints name only the options."""
     if isinstance(error, ValidationError):
         each = error.errors(include_url=False, include_input=False, include_context=False)
-        reason = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in each)
+        reason = "; ".join(f"{'.'.join(map(str, one['loc']))}: {in_plain_words(one['msg'])}" for one in each)
     else:
         reason = f"{type(error).__name__}: {error}"
     values = [str(value) for value in options.values() if isinstance(value, str)]
     reason = " ".join(Mask(values)(reason).split())[:REASON_CHARS]
     named = (
-        f"does not take its options ({', '.join(options)})" if options else "cannot be made without options"
+        f"does not take its options ({', '.join(options)})"
+        if options
+        else "cannot be created without options"
     )
     return f"{name} {named}: {reason}. Correct its table in the configuration."
 
@@ -256,7 +259,7 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
         needed = variable or "OPENAI_API_KEY"
         raise StartRefusedError(f"Model {model_id!r} needs a key: {needed} is not set.")
     if any(char.isspace() for char in key.strip()):
-        raise StartRefusedError(f"Model {model_id!r}: its API key has a blank or a line break inside.")
+        raise StartRefusedError(f"Model {model_id!r}: its API key contains a space or a line break.")
     return key.strip() or "none"
 
 
@@ -400,7 +403,7 @@ def open_prompts(settings: ConversationSettings) -> PromptLibrary:
 
 def _check_folder(name: str, folder: Path | None) -> None:
     if folder is not None and not folder.is_dir():
-        raise StartRefusedError(f"{name} = {str(folder)!r} is refused: it is no folder.")
+        raise StartRefusedError(f"{name} = {str(folder)!r} is refused: it is not a folder.")
 
 
 def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:

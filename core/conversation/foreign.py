@@ -78,7 +78,7 @@ def read_export(value: Any, owner: str) -> Export:
             raws = [read(each) for each in listed]
             return Export(product, tuple(_conversation(raw, product, owner) for raw in raws))
     raise BadRequestError(
-        "file: this is no export of ChatGPT, Claude, Open WebUI or LibreChat, and no list of messages."
+        "file: this is neither an export of ChatGPT, Claude, Open WebUI or LibreChat nor a list of messages."
     )
 
 

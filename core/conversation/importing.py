@@ -84,7 +84,7 @@ def _refuse_future(turns: Sequence[Turn], now_us: int) -> None:
     """Such a turn would remain the newest: every question would continue from it."""
     for at, turn in enumerate(turns):
         if turn.created_us > now_us + AHEAD_US:
-            raise BadRequestError(f"turns.{at}.timestamp: lies in the future.")
+            raise BadRequestError(f"turns.{at}.timestamp: is in the future.")
 
 
 def spaced_times(times: Sequence[int | None], now_us: int) -> list[int]:

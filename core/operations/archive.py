@@ -153,7 +153,7 @@ def _check_shown(manifest: Manifest) -> None:
     try:
         msgspec.convert(manifest.created, _Moment)
     except msgspec.ValidationError:
-        raise BadArchiveError("created in the archive's manifest is no RFC 3339 time") from None
+        raise BadArchiveError("created in the archive's manifest is not an RFC 3339 time") from None
     texts = [manifest.made_by, manifest.created, manifest.engine]
     for member in manifest.members:
         texts += [member.collection, *map(str, (member.shape.metadata or {}).values())]

@@ -208,7 +208,7 @@ def nothing_within(limits: KnowledgeFilter, language: Language) -> str:
 STILL_READING: dict[Language, str] = {
     "zh": "还有文档正在读入，现在能检索的不是全部资料。资料不足以回答时，请直接说明：文档还在读入，"
     "暂时没有找到能回答的内容，稍后可以再问；不要说资料中没有。",
-    "en": "Documents are still being read in, so not all of them could be searched. Unless what was found "
+    "en": "Documents are still being read, so not all of them could be searched. Unless what was found "
     "answers, say plainly that nothing that does was found yet, and that it is worth asking again shortly. "
     "Never say that they hold nothing.",
 }

@@ -40,8 +40,8 @@ def fit(judged: Sequence[Judged]) -> tuple[float, float]:
     answers = sum(each.answers for each in judged)
     if len(judged) < MIN_QUESTIONS or min(answers, len(judged) - answers) < MIN_OF_EACH:
         raise BadRequestError(
-            f"{len(judged)} questions, of {answers} the best passage answers: at least {MIN_QUESTIONS} are "
-            f"needed, of which {MIN_OF_EACH} are answered by it and {MIN_OF_EACH} are not."
+            f"{len(judged)} questions, {answers} of them answered by their best passage: at least "
+            f"{MIN_QUESTIONS} are needed, {MIN_OF_EACH} of them answered by it and {MIN_OF_EACH} not."
         )
     rows = np.array([(logit(each.chance), 1.0) for each in judged])
     labels = np.array([float(each.answers) for each in judged])

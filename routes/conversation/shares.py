@@ -68,10 +68,11 @@ HIDDEN: dict[Language, str] = {
 IMAGES: dict[Language, str] = {"zh": "附图片 {} 张，这里不显示", "en": "Images: {}, not shown here"}
 ERASED: dict[Language, str] = {"zh": "文档已删除", "en": "Document deleted"}
 NOWHERE: dict[Language, tuple[str, str]] = {
-    "zh": ("这个链接打不开了", "它已过期、被收回，或没有复制完整。请向给你链接的人再要一个。"),
+    "zh": ("这个链接打不开了", "它已过期、已被撤销，或没有复制完整。请向给你链接的人再要一个。"),
     "en": (
-        "This link leads nowhere",
-        "It has expired, was taken back, or was not copied whole. Ask whoever gave it to you for a new one.",
+        "This link does not work",
+        "It has expired, was revoked, or was not copied completely. Ask whoever gave it to you for a new "
+        "one.",
     ),
 }
 

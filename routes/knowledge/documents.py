@@ -218,10 +218,12 @@ async def _erasable(container: Container, document_id: UUID, owner: str) -> Docu
         return document
     if document.is_sample:
         raise ForbiddenError(
-            "The document is of the sample: DELETE /documents/sample, with a key of ADMIN_API_KEYS."
+            "The document belongs to the sample: use DELETE /documents/sample, with a key of ADMIN_API_KEYS."
         )
     folder = f"the folder of [sources.{document.source}]"
-    raise ConflictError(f"The document is everybody's, from {folder}: change or remove its file there.")
+    raise ConflictError(
+        f"The document is shared by everyone and comes from {folder}: change or remove its file there."
+    )
 
 
 @asynccontextmanager
@@ -285,7 +287,7 @@ def _file(form: FormData) -> UploadFile:
         if name not in FIELDS:
             raise RefusedFieldError(EdgeCode.UNKNOWN_FIELD, f"{name}: unknown field")
         if name != "tags" and len(form.getlist(name)) > 1:
-            raise RefusedFieldError(EdgeCode.INVALID_FIELD, f"{name}: more than one")
+            raise RefusedFieldError(EdgeCode.INVALID_FIELD, f"{name}: given more than once")
     return file
 
 

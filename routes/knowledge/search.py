@@ -37,10 +37,10 @@ async def search(
 def _request(body: wire.SearchBody, owner: str) -> SearchRequest:
     """Raises BadRequestError for mutually exclusive fields."""
     if body.session_id is not None and (body.previous_questions or body.last_answer):
-        raise BadRequestError("previous_questions, last_answer: not together with session_id.")
+        raise BadRequestError("previous_questions, last_answer: cannot be combined with session_id.")
     names_parent = "parent_turn_id" in body.model_fields_set
     if body.session_id is None and names_parent:
-        raise BadRequestError("parent_turn_id: only together with session_id.")
+        raise BadRequestError("parent_turn_id: needs session_id.")
     return SearchRequest(
         question=body.question,
         owner=owner,

@@ -65,7 +65,7 @@ async def create_chat_completion(
     """Answer the last message from the documents and the stored conversation that the messages belong to; as
     one object, or in chunks with `stream: true`. Disconnecting cancels the answer."""
     if owner.startswith(VISITOR_PREFIX) and body.model != WENMAI:
-        raise ForbiddenError(f"model: with a site's key, {WENMAI} is the one that may be asked.")
+        raise ForbiddenError(f"model: with a site's key, {WENMAI} is the only one that may be asked.")
     sent = _conversation(body)
     conversation = with_attached_apart(sent)
     model_id, with_knowledge = _model(body.model)

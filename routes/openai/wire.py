@@ -27,14 +27,14 @@ _PARAMETER_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
 _MAX_NAMES = 50
 # Supported values, and advice for other values.
 _POSSIBLE: dict[str, tuple[tuple[Any, ...], str]] = {
-    "n": ((None, 1), "one answer is given: leave it out, and ask again for another"),
-    "logprobs": ((None, False), "not known here: leave it out"),
-    "modalities": ((None, ["text"]), "answers are text: leave it out"),
+    "n": ((None, 1), "only one answer is returned: omit it, and ask again for another"),
+    "logprobs": ((None, False), "not supported here: omit it"),
+    "modalities": ((None, ["text"]), "answers are text: omit it"),
     "response_format": (
         (None, {"type": "text"}),
-        "answers are text: leave it out, and ask for JSON in a message",
+        "answers are text: omit it, and ask for JSON in a message",
     ),
-    "tool_choice": ((None, "auto", "none"), "no tool of a client's is called: leave it out, or send auto"),
+    "tool_choice": ((None, "auto", "none"), "tools of the client are not called: omit it, or send auto"),
 }
 
 
@@ -333,7 +333,7 @@ class EmbeddingBody(BaseModel):
         if isinstance(first[0] if isinstance(first, list) and first else first, int):
             raise PydanticCustomError(
                 "token_ids",
-                "token ids are not taken, texts are; in LangChain's OpenAIEmbeddings set "
+                "send texts, not token ids; in LangChain's OpenAIEmbeddings set "
                 "check_embedding_ctx_length=False",
             )
         return value
@@ -438,7 +438,7 @@ def not_offered(path: str) -> str:
 def right_base(root: str) -> str:
     return (
         f"There is nothing here: the base address is {root}/v1, or {root} for a client that appends /v1 "
-        "to it by itself."
+        "itself."
     )
 
 

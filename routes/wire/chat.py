@@ -59,9 +59,9 @@ class QuestionPart(WireModel):
     def _is_whole(self) -> QuestionPart:
         is_kept, has_source = self.turn_id is not None, self.source is not None
         if self.type == "image_url" and self.image_url is None:
-            raise PydanticCustomError("part", "a part of the type image_url needs image_url")
+            raise PydanticCustomError("part", "a part of type image_url needs image_url")
         if self.type == "image" and is_kept == has_source:
-            raise PydanticCustomError("part", "a part of the type image needs either source or turn_id")
+            raise PydanticCustomError("part", "a part of type image needs either source or turn_id")
         return self
 
     @property

@@ -59,7 +59,9 @@ class ImportMessage(WireModel):
     @classmethod
     def _no_old_calls(cls, value: Any) -> Any:
         if isinstance(value, dict) and (value.get("role") == "function" or value.get("function_call")):
-            raise PydanticCustomError("tools", "function calls of before tool_calls cannot be imported")
+            raise PydanticCustomError(
+                "tools", "the old form of tool calls (function_call) cannot be imported"
+            )
         return value
 
     @property
@@ -78,7 +80,7 @@ class ImportMessage(WireModel):
             return "" if value is None else value
         texts = [_text_of(part) for part in value]
         if None in texts:
-            raise PydanticCustomError("parts", "only parts of the type text can be imported")
+            raise PydanticCustomError("parts", "only parts of type text can be imported")
         return "".join(filter(None, texts))
 
 
@@ -139,7 +141,7 @@ class ImportBody(WireModel):
     @model_validator(mode="after")
     def _one_form(self) -> ImportBody:
         if (self.turns is None) == (self.messages is None):
-            raise PydanticCustomError("form", "either turns or messages must be given, and not both")
+            raise PydanticCustomError("form", "give either turns or messages, not both")
         return self
 
     def to_import(self, owner: str) -> ImportedSession:
@@ -232,7 +234,7 @@ def _why_refused(role: str) -> str:
         case "tool":
             return "a tool message must follow the assistant message that calls it."
         case "system":
-            return "a system message must be the first, and not beside a persona."
+            return "a system message must be the first, and cannot be combined with a persona."
         case _:
             return "must be system, user, assistant or tool."
 

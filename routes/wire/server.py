@@ -238,7 +238,7 @@ class LibraryModules(Reply):
     """The contents of the library."""
 
     model_config = example(
-        {"modules": [{"name": "客服", "batches": 2}], "problems": ["客服/旧.csv: no item in it."]}
+        {"modules": [{"name": "客服", "batches": 2}], "problems": ["客服/旧.csv: it contains no items."]}
     )
 
     modules: list[LibraryModule] = Field(description="The modules, sorted by name.")

@@ -298,5 +298,5 @@ def moment(text: str | None, field: str) -> int | None:
     if moment_us is None:
         raise BadRequestError(f"{field}: not a time in the form 2026-01-31T23:59:59+08:00.")
     if moment_us != parse_time(text, LATEST_ZONE):
-        raise BadRequestError(f"{field}: names no time zone; add Z or an offset such as +08:00.")
+        raise BadRequestError(f"{field}: has no time zone; add Z or an offset such as +08:00.")
     return moment_us

@@ -104,13 +104,13 @@ def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
         return to or backups, ""
     folder = to.parent if to.name.endswith(".zip") else to
     if not folder.exists():  # perhaps an unmounted disk: do not create it on the disk below
-        raise CommandError(f"--to {to}: there is no folder {folder}; mount or make it first", EXIT_REFUSED)
+        raise CommandError(f"--to {to}: there is no folder {folder}; mount or create it first", EXIT_REFUSED)
     if folder == to:
         return to, ""
     if to.exists():
-        raise CommandError(f"--to {to}: there is such a file, and nothing is overwritten", EXIT_REFUSED)
+        raise CommandError(f"--to {to}: this file already exists, and nothing is overwritten", EXIT_REFUSED)
     if not to.name.endswith(SUFFIX):
-        raise CommandError(f"--to {to}: the name of an archive ends with {SUFFIX}", EXIT_REFUSED)
+        raise CommandError(f"--to {to}: the name of an archive must end in {SUFFIX}", EXIT_REFUSED)
     return to.parent, to.name
 
 
@@ -212,7 +212,7 @@ def _verify(path: Path, options: Options) -> int:
 
 def _print_manifest(path: Path, manifest: Manifest) -> None:
     print_table([(member.role.value, member.points) for member in manifest.members])
-    print(f"{path} is whole: {manifest.made_by}, as it was at {manifest.created}")
+    print(f"{path} is intact: {manifest.made_by}, as it was at {manifest.created}")
 
 
 RESTORE_DESCRIPTION = """Restore a backup into an empty store.
@@ -238,7 +238,7 @@ async def _restore(settings: Settings, options: Options) -> int:
     from api.offline.archives import finish_interrupted, open_restoring
 
     if options.apply and finish_interrupted(settings.store):
-        print("Finished what an interrupted run had left: the store is whole.", file=sys.stderr)
+        print("Finished what an interrupted run had left: the store is complete.", file=sys.stderr)
         return EXIT_OK
     async with open_restoring(options.file) as restoring:
         show_place(settings.store)
@@ -316,7 +316,7 @@ async def _move(settings: Settings, options: Options) -> int:
     show_place(source, "From")
     show_place(target, "To")
     if options.apply and finish_interrupted(target):
-        print("Finished what an interrupted run had left: the target is whole.", file=sys.stderr)
+        print("Finished what an interrupted run had left: the target is complete.", file=sys.stderr)
         return EXIT_OK
     async with open_moving(source) as moving:
         points = await moving.points()
@@ -336,6 +336,7 @@ def _store_at(settings: StoreSettings, option: str, place: str, key_env: str) ->
     from pydantic import ValidationError
 
     from config.settings import StoreSettings
+    from config.sources import in_plain_words
 
     is_url = place.startswith(("http://", "https://"))
     where = {
@@ -346,5 +347,5 @@ def _store_at(settings: StoreSettings, option: str, place: str, key_env: str) ->
     try:
         return StoreSettings.model_validate({**settings.model_dump(), **where})
     except ValidationError as error:
-        reason = error.errors(include_input=False, include_url=False)[0]["msg"].removeprefix("Value error, ")
+        reason = in_plain_words(error.errors(include_input=False, include_url=False)[0]["msg"])
         raise CommandError(f"{option}: {reason}", EXIT_REFUSED) from None

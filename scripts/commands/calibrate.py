@@ -87,7 +87,7 @@ async def _run(client: ServerClient, options: Options, body: dict[str, Any]) -> 
 
 def _in_force(calibration: Calibration) -> str:
     if calibration.made_at is None:
-        return "Not calibrated: probabilities are as they come."
+        return "Not calibrated: probabilities are used unchanged."
     return (
         f"Calibrated {calibration.made_at} from {calibration.questions} questions: "
         f"slope {calibration.slope:.2f}, shift {calibration.shift:+.2f}."

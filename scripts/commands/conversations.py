@@ -142,7 +142,7 @@ def _request(request: PromptRequest | None) -> str:
     digest = f"sha256 {request.sha256}"
     if request.exact:
         return f"exact, {digest}"
-    why = "parts of it were erased since" if request.body is None else "put together anew, not byte for byte"
+    why = "parts of it were erased since" if request.body is None else "reassembled, not byte for byte"
     return f"{why}; what was sent had {digest}"
 
 
@@ -230,7 +230,7 @@ def _print_plan(plan: ForeignImport) -> None:
     if len(plan.conversations) > MAX_SHOWN:
         print(f"… and {len(plan.conversations) - MAX_SHOWN} more")
     fresh = sum(each.fresh for each in plan.conversations)
-    done = "brought in" if plan.applied else "would be brought in (--apply does it)"
+    done = "imported" if plan.applied else "would be imported (--apply does it)"
     conversations = counted(len(plan.conversations), "conversation")
     print(f"{plan.product}: {conversations}, {counted(fresh, 'new turn')} {done}")
     if fresh and plan.product != OWN:
@@ -240,8 +240,8 @@ def _print_plan(plan: ForeignImport) -> None:
 def _figures(each: PlannedConversation) -> str:
     parts = [counted(each.turns, "turn"), f"{each.fresh} new", counted(each.branches, "branch", "branches")]
     notes = {
-        "files not brought along": each.attachments,
+        "files not included in the export": each.attachments,
         "messages without their parent": each.orphans,
-        "messages in a circle, left out": each.left_out,
+        "messages in a cycle, left out": each.left_out,
     }
     return ", ".join([*parts, *(f"{number} {what}" for what, number in notes.items() if number)])

@@ -117,13 +117,13 @@ async def _stored(settings: Settings, client: ServerClient, server: Server, *, n
     stats = await client.request("GET", "/admin/stats")
     schedule = await client.request("GET", "/admin/schedule")
     if not (stats.is_success and schedule.is_success):
-        return [warn("store", f"the server does not tell what is stored: {KEYS[403]}")]
+        return [warn("store", f"the server does not say what is stored: {KEYS[403]}")]
     reply = read(stats, Statistics)
     checked_store(settings, server, reply, named=named)
     stored = ", ".join(f"{name} {count}" for name, count in reply.stored.items())
     days = (await client.send("GET", "/settings/public", PublicSettings)).expire_days
     state = read(schedule, CleanupSchedule)
-    line = f"next clean-up is at {state.next_run}: the server's turns older than {days} days go"
+    line = f"next clean-up is at {state.next_run}: the server's turns older than {days} days are deleted"
     failed = f"the last clean-up failed: {(state.last_error or '').rstrip('.')}. The {line}"
     return [
         ok("store", f"in use by the server: {stored}"),

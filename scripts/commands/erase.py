@@ -45,9 +45,9 @@ def _point_id(text: str) -> str:
     try:
         known = uuid.UUID(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no id: a UUID is expected.") from None
+        raise click.BadParameter(f"{text!r} is not a valid id: a UUID is expected.") from None
     if not known.int:
-        raise click.BadParameter("this id stands where the id of something erased stood.")
+        raise click.BadParameter("this id stands for something erased and names nothing itself.")
     return str(known)
 
 
@@ -83,7 +83,7 @@ def erase(**options: Any) -> int:
     named = [kind for kind in KINDS if options[kind] is not None]
     if options["owners"]:
         if named or options["apply"]:
-            raise click.UsageError("--owners only lists: name nothing to erase beside it.")
+            raise click.UsageError("--owners only lists: it cannot be combined with something to erase.")
         return run(_list_owners, Options(**options))
     if len(named) != 1:
         raise click.UsageError(
@@ -100,12 +100,10 @@ async def _erase(settings: Settings, options: Options) -> int:
     if not _is_text(name):
         raise CommandError(f"--{kind}: the name is not valid UTF-8", EXIT_REFUSED)
     if options.apply and not options.yes:
-        raise CommandError(
-            f"what is erased cannot be brought back: add --yes to erase this {kind}", EXIT_REFUSED
-        )
+        raise CommandError(f"erasing cannot be undone: add --yes to erase this {kind}", EXIT_REFUSED)
     erased, look = await _ask(settings, options, kind, name)
     if look.is_empty:
-        raise CommandError(f"{look.place} is empty: this proves nothing of another store", EXIT_REFUSED)
+        raise CommandError(f"{look.place} is empty: this proves nothing about another store", EXIT_REFUSED)
     print_result(erased, options, partial(_print_report, delete_backups=options.backups == "delete"))
     return EXIT_FAILED if erased.proof is not None and _hits_in_use(erased.proof) else EXIT_OK
 
@@ -182,7 +180,7 @@ async def _owners_of(server: Server) -> AsyncIterator[StoredOwner]:
 def _print_owners(page: OwnerPage) -> None:
     """Print owners as a table; `key` says whether a configured API key is theirs."""
     if not page.owners:
-        print("Nothing of anybody is stored.")
+        print("No owner has stored data.")
         return
     rows = [("owner", "sessions", "turns", "documents", "memories", "last turn", "key")]
     rows += map(_row, page.owners)
@@ -223,7 +221,7 @@ def _print_report(erased: Erased, *, delete_backups: bool) -> None:
 def _print_proof(proof: Proof) -> None:
     print(f"Searched afterwards, at {proof.checked_at}:")
     print_table(
-        [("  place", "looked at / found")]
+        [("  place", "searched / found")]
         + [(f"  {each.place}", f"{each.looked_at} / {each.hits}") for each in proof.searched]
     )
     for left in proof.left:
@@ -233,7 +231,11 @@ def _print_proof(proof: Proof) -> None:
     if holding:
         print(f"left in {len(holding)} backup{'s' * (len(holding) > 1)}: {', '.join(holding)}")
     if not proof.hits:
-        print("Nothing of it was found." if proof.complete else "Nothing of it was found where was searched.")
+        print(
+            "Nothing of it was found."
+            if proof.complete
+            else "Nothing of it was found in the places searched."
+        )
 
 
 def _print_some(names: Sequence[str]) -> None:

@@ -119,7 +119,7 @@ def _to_options(options: Options) -> evaluation.Options:
         folders = ", ".join(map(str, [*options.folders, *missing]))
         raise CommandError(f"no folder with queries.jsonl or questions.jsonl in {folders}", EXIT_REFUSED)
     if not options.url:
-        print("Store: a new one for each set, thrown away afterwards", file=sys.stderr)
+        print("Store: a new one for each set, deleted afterwards", file=sys.stderr)
     return evaluation.Options(
         sets=tuple(path for name in names for path in sets if path.name == name),
         cache=options.cache,

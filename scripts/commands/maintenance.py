@@ -29,9 +29,9 @@ EXIT_CODES = {
     EXIT_OK: "done, also when there was nothing to do",
     EXIT_FAILED: "failed, in whole or in part, no server answers, or the store is in use; the last line "
     "says what",
-    EXIT_REFUSED: "refused, and nothing was done: an option, a setting, or what was asked for",
+    EXIT_REFUSED: "refused, and nothing was done: an option, a setting or the request is not allowed",
     EXIT_INTERRUPTED: "interrupted with Ctrl-C: what was written is complete",
-    EXIT_NO_READER: "nobody reads the output any more (`| head`)",
+    EXIT_NO_READER: "the output is no longer read (`| head`)",
 }
 
 
@@ -80,7 +80,7 @@ def one_of(options: Options, *names: str, required: bool = False) -> None:
     """Raises UsageError if more than one of these options is used, or none although one is `required`."""
     present = [name for name in names if getattr(options, name)]
     if len(present) > 1:
-        raise click.UsageError(f"{_option(present[0])} does not go with {_option(present[1])}.")
+        raise click.UsageError(f"{_option(present[0])} cannot be combined with {_option(present[1])}.")
     if required and not present:
         raise click.UsageError(f"One of these is needed: {', '.join(map(_option, names))}.")
 
@@ -102,7 +102,9 @@ def time_zone(text: str) -> str:
 
 
 def unsendable() -> CommandError:
-    return CommandError("an argument or a setting has characters that cannot be sent or shown", EXIT_REFUSED)
+    return CommandError(
+        "an argument or a setting contains characters that cannot be sent or shown", EXIT_REFUSED
+    )
 
 
 def run(command: Callable[[Settings, Options], Awaitable[int]], options: Options) -> int:

@@ -184,7 +184,7 @@ async def _here(settings: Settings, options: Options) -> Outcome:
             options,
             f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};\n"
             + ("" if options.again else "started with the old model, the server goes back to it. ")
-            + "delete it when you do not need it.",
+            + "delete it when you no longer need it.",
         )
     return outcome
 
@@ -198,7 +198,7 @@ async def _into_folder(parts: Reembedding, names: StoreSettings, options: Option
         return outcome
     others = folders_of(names).others(collections_of(names))
     if others:
-        _say(options, f"Named by no setting, so left in the old store: {', '.join(others)}")
+        _say(options, f"Not named by any setting, so left in the old store: {', '.join(others)}")
     if damage := await parts.damage():
         _say(options, f"Damaged, so copied as far as it can be read: {'; '.join(damage)}")
     if not _confirmed(options):
@@ -261,7 +261,7 @@ async def _plan(parts: Reembedding, names: StoreSettings, options: Options) -> O
         for embedding in sorted({each.embedding for each in plan.collections if each.embedding}):
             print(f"embedded with   {embedding}")
         print(f"configured is   {configured}")
-        print(f"estimated time  {_duration(plan.seconds)}, less when a part is there already")
+        print(f"estimated time  {_duration(plan.seconds)}, less if part of it is already done")
     return Outcome(needed, plan.points, plan.seconds)
 
 
@@ -344,7 +344,8 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: Opti
             _say(options, "Nothing to do: what is stored is embedded with it.")
             return outcome
         _say(
-            options, f"{plan.points} points, about {max(1, round(plan.seconds))} s while nobody asks anything"
+            options,
+            f"{plan.points} points, about {max(1, round(plan.seconds))} s while no questions are asked",
         )
         if not options.apply:
             _say(options, "Nothing was changed: add --apply to do it.")
@@ -356,9 +357,9 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: Opti
     name = f"{state.embedding} ({state.dimension} dimensions)"
     _say(
         options,
-        f"Done: a copy with {name} lies beside the store.\n"
+        f"Done: a copy with {name} is ready beside the store.\n"
         f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with\n"
-        "the present one again, it goes back. What is written until then is caught up at the start.",
+        "the present one again, it goes back. What is written until then is added at that start.",
     )
     outcome.done, outcome.status = True, state.status
     outcome.settings = {"EMBEDDING": models.embedding}

@@ -146,7 +146,7 @@ def holder_of(settings: Settings, server: Server, error: StoreLockedError) -> Se
 
     url = holder(settings.store).url
     if not url:
-        raise CommandError(f"{error}: it is no server that can be asked, wait until it has ended")
+        raise CommandError(f"{error}: it is not a server that can be asked; wait until it has ended")
     return Server(url, server.api_key)
 
 
@@ -336,11 +336,11 @@ def read(response: httpx.Response, reply: type[T]) -> T:
 def refusal(response: httpx.Response) -> CommandError:
     status = response.status_code
     if status == 401 and "/admin/" in response.request.url.path:
-        return CommandError(f"the server refuses ({status}): {ADMIN_KEY}", EXIT_REFUSED)
+        return CommandError(f"the server refused ({status}): {ADMIN_KEY}", EXIT_REFUSED)
     if status in KEYS:
-        return CommandError(f"the server refuses ({status}): {KEYS[status]}", EXIT_REFUSED)
+        return CommandError(f"the server refused ({status}): {KEYS[status]}", EXIT_REFUSED)
     exit_code = EXIT_REFUSED if status in REFUSALS else EXIT_FAILED
-    return CommandError(f"the server refuses ({status}): {reason_of(response)}", exit_code)
+    return CommandError(f"the server refused ({status}): {reason_of(response)}", exit_code)
 
 
 def reason_of(response: httpx.Response) -> str:

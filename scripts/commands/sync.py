@@ -47,7 +47,7 @@ FAILURES_SHOWN = 100
 
 @click.command("sync", help=__doc__)
 @click.option("--source", help="Only this source (default: all that are configured).")
-@click.option("--yes", is_flag=True, help="Remove documents even if most files, or all, are gone.")
+@click.option("--yes", is_flag=True, help="Remove documents even if most files, or all, are missing.")
 @click.option(
     "--forget", metavar="SOURCE", help="Remove the documents of a source that is no longer configured."
 )
@@ -140,7 +140,9 @@ def _print_report(report: SyncReport) -> None:
     ]
     print_table([*rows, *((label, count) for label, count in optional if count)])
     _print_words(report.problem, f"Stopped early: {report.stopped}" if report.stopped else "")
-    _print_words("It was stopped before its end." if report.cancelled else "", skipped_words(report.skipped))
+    _print_words(
+        "It was stopped before it finished." if report.cancelled else "", skipped_words(report.skipped)
+    )
     named = report.failures[:FAILURES_SHOWN]
     for failure in named:
         print(f"  {shown(failure.path)}: {shown(failure.reason)}")

@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from config.sources import in_plain_words
+
 FILES = ("corpus.jsonl", "queries.jsonl", "qrels.jsonl")
 TURNS_FILE = "questions.jsonl"
 _UNSEEN = re.compile(r"[\s*`\\]+")
@@ -214,4 +216,4 @@ def _row(line: str, model: type[Row], where: str) -> Row:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"])) or "the row"
-        raise BadSetError(f"{where}: {name}: {first['msg']}") from error
+        raise BadSetError(f"{where}: {name}: {in_plain_words(first['msg'])}") from error

@@ -47,7 +47,7 @@ def endpoint(base_url: str, path: str, headers: Mapping[str, str]) -> Endpoint:
     try:
         base = URL(base_url)
     except ValueError:  # its message repeats the address, including any password
-        raise StartRefusedError("base_url of a model is not an address.") from None
+        raise StartRefusedError("base_url of a model is not a valid address.") from None
     url = (base / path).with_query(base.query).with_user(None)
     sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "wenmai"}
     sent |= headers

@@ -220,7 +220,9 @@ class _Runs:
     def on_skipped(self, event: Any) -> None:
         """The scheduler's listener."""
         late = event.code == EVENT_JOB_MISSED
-        log.warning(f"{self._name}_skipped", reason="too late" if late else "the last one still runs")
+        log.warning(
+            f"{self._name}_skipped", reason="too late" if late else "the previous one is still running"
+        )
 
 
 SyncJob = Callable[[], Awaitable[object]]

@@ -36,7 +36,7 @@ class LibraryFolder:
         """Return what an operator should know about the folder; empty if all is well."""
         if not self._named or await asyncio.to_thread(self._folder.is_dir):
             return ""
-        return "LIBRARY_DIR is no folder any more, so the library is empty: put it back, or mount its disk."
+        return "LIBRARY_DIR is no longer a folder, so the library is empty: restore it, or mount its disk."
 
     async def read(self) -> Library:
         """Return the current library; only files that changed are parsed."""
@@ -87,7 +87,7 @@ class LibraryFolder:
                 continue
             batches = modules.setdefault(read[1].module, {})
             if (first := batches.setdefault(read[1].name, read[1])) is not read[1]:
-                problems.append(f"{_shown(path)}: {first.file} is this batch already.")
+                problems.append(f"{_shown(path)}: {first.file} already has this batch's name.")
         self._known = known
         self._tell(tuple(problems))
         return Library(modules, tuple(problems))
@@ -101,7 +101,9 @@ class LibraryFolder:
         """Yield the files of all modules, sorted by name; misplaced files are added to `problems`."""
         for entry in self._entries(self._folder, problems):
             if not entry.is_dir():
-                problems.append(f"{entry.name}: it stands in no folder, which would name its module.")
+                problems.append(
+                    f"{entry.name}: it is not in a folder, whose name would be that of its module."
+                )
                 continue
             for inner in self._entries(Path(entry.path), problems):
                 if inner.is_dir():
@@ -148,7 +150,7 @@ class LibraryFolder:
             if known is not None and known[0] == stamp:
                 return known
             if not stat.S_ISREG(status.st_mode):
-                return stamp, "it is no file."
+                return stamp, "it is not a file."
             with path.open("rb") as file:
                 return stamp, self._parse(path.parent.name, path.name, file.read(MAX_FILE_BYTES + 1))
         except BadRequestError as error:
@@ -160,7 +162,7 @@ class LibraryFolder:
         """Raises BadRequestError."""
         ending = Path(file_name).suffix.lower()
         if ending not in READERS:
-            raise BadRequestError(f"a batch is a file that ends in {', '.join(READERS)}.")
+            raise BadRequestError(f"a batch is a file ending in {', '.join(READERS)}.")
         if len(content) > MAX_FILE_BYTES:
             raise BadRequestError(f"it has more than {MAX_FILE_BYTES} bytes.")
         module_name, name = checked_name(module, "module"), checked_name(Path(file_name).stem, "batch")

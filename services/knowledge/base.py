@@ -148,7 +148,7 @@ class KnowledgeBase:
         async with self._locks.of(document_id):
             stored = await self._stored(document_id, owners)
             if not stored.is_settled:
-                raise ConflictError("The document is being read in; change it when that is done.")
+                raise ConflictError("The document is being read; change it when that is done.")
             document = stored.document
             if changes.tags is not None and document.source:
                 raise ConflictError(

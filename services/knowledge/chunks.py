@@ -234,14 +234,14 @@ def _read_position(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
-        raise BadRequestError("cursor: not one that this server gave out.")
+        raise BadRequestError("cursor: not one that this server returned.")
     return int(cursor)
 
 
 # Measured on two cores (docs/decisions/0022): with this many, a retrieval takes 30 to 50 ms. The embedded
 # store scans every chunk, so the time grows linearly.
 MAX_EMBEDDED_CHUNKS = 200_000
-ADVICE = "set QDRANT_URL: a Qdrant server searches an index, this store looks at every chunk"
+ADVICE = "set QDRANT_URL: a Qdrant server searches an index, this store compares every chunk"
 
 
 class KnowledgeSize:

@@ -25,7 +25,7 @@ from services.models.embedding import EmbeddingService
 from services.store.dialect import Point, SparseVector
 from services.store.points import sparse_vectors
 
-INTERRUPTED = "The server stopped while the document was read in; add it again."
+INTERRUPTED = "The server stopped while the document was being read; add it again."
 
 
 class Versions:

@@ -22,7 +22,7 @@ from services.knowledge.parsing.process import DocumentParser
 from services.knowledge.upload import Identity, base_name, checked, content_hash
 from services.store.clock import Clock
 
-ELSEWHERE = "The document is being read in by another worker; try again in a moment."
+ELSEWHERE = "The document is being read by another worker; try again in a moment."
 _UNNAMED = "unnamed"
 ANSWER_S = 5.0  # a client waits at most this long; slower files are parsed in the background
 log = structlog.get_logger()

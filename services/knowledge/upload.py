@@ -31,7 +31,7 @@ def base_name(name: str) -> str:
     be displayed as inert text.
     """
     if any(unicodedata.category(char) in _UNPRINTABLE for char in name):
-        raise BadRequestError("file: the name has a control character in it.")
+        raise BadRequestError("file: the name contains a control character.")
     last = re.split(r"[/\\]", name)[-1]
     last = unicodedata.normalize("NFC", scrub(re.sub(r"^[A-Za-z]:", "", last))).strip()
     if not last.strip(". "):

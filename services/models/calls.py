@@ -111,7 +111,7 @@ RETRY_AFTER_CAP_S = 20.0  # a longer wait requested by the server is passed on t
 FAILURES = 5  # in a row, each after its retries, until the circuit opens
 RECOVERY_S = 10  # then one question is let through as a probe
 
-_SPARED = f"The model's server failed {FAILURES} times in a row; it is tried again in a few seconds."
+_SPARED = f"The model's server failed {FAILURES} times in a row and will be tried again in a few seconds."
 
 Opening = Callable[[], AsyncGenerator[LLMDelta, None]]
 Report = Callable[[int, float], None]  # the number of the retry, and the seconds waited before it

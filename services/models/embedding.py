@@ -217,7 +217,7 @@ class _QueryLane:
         try:
             self._pool.submit(self._take, loop)
         except RuntimeError as error:  # closed, or out of threads
-            _deliver(self._next(), EmbeddingUnavailableError(f"No question is embedded: {error}."))
+            _deliver(self._next(), EmbeddingUnavailableError(f"No question can be embedded: {error}."))
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> None:
         """Embed the next batch, in a pool thread; submitted once per question, so that none is left."""

@@ -58,11 +58,11 @@ _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
 _CLOSEST = {True: "最接近的内容：", False: "The closest passage I found:"}
 _INTRO_INGESTING = {
     True: "文档还在读入。资料中的相关内容：",
-    False: "Documents are still being read in. From the documents:",
+    False: "Documents are still being read. From the documents:",
 }
 _CLOSEST_INGESTING = {
     True: "文档还在读入，请稍后再问一次。目前最接近的内容：",
-    False: "Documents are still being read in; ask again soon. The closest passage so far:",
+    False: "Documents are still being read; ask again soon. The closest passage so far:",
 }
 _LISTED = {True: "这段资料列出 {} 项。[{}]", False: "This passage lists {} items. [{}]"}
 _MORE_ROWS = {True: "表格还有其他行，见 {}。", False: "The table has more rows: {}."}
@@ -72,19 +72,22 @@ _ALIKE = {True: "同类的有：{}", False: "Of that kind there are: {}"}
 _COMMA = {True: "、", False: ", "}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。",
-    False: "The documents hold nothing that answers this.",
+    False: "The documents contain nothing that answers this.",
 }
-_NOTHING_OF = {True: "资料中没有找到说明 {} 的内容。", False: "The documents hold nothing that explains {}."}
+_NOTHING_OF = {
+    True: "资料中没有找到说明 {} 的内容。",
+    False: "The documents contain nothing that explains {}.",
+}
 _ADVICE = {True: "可以换一种说法，或先添加相关文档。", False: " Try other words, or add documents about it."}
 _NOTHING_INGESTING = {
     True: "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。",
-    False: "Documents are still being read in, and nothing that answers this was found yet. Ask again soon.",
+    False: "Documents are still being read, and nothing that answers this was found yet. Ask again soon.",
 }
 _NEAREST = {True: "最接近的标题：", False: " The nearest headings:"}
 _NOTHING_WITHIN = {
     True: "在所限定的范围内（{}）没有找到能回答这个问题的内容。范围之外没有检索，可以放宽范围再问。",
-    False: "Within the limits of this question ({}), the documents hold nothing that answers it. Nothing "
-    "beyond them was searched: widen them and ask again.",
+    False: "Within the limits of this question ({}), the documents contain nothing that answers it. Nothing "
+    "outside them was searched: widen them and ask again.",
 }
 
 

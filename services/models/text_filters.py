@@ -79,7 +79,7 @@ def load_answer_filters(paths: Sequence[str], words: Path | None = None) -> Answ
     try:
         _FilterChain(classes)
     except WenmaiError as error:
-        raise StartRefusedError(f"ANSWER_FILTERS: {error} It could not be made.") from error
+        raise StartRefusedError(f"ANSWER_FILTERS: {error} It could not be created.") from error
     return lambda: _FilterChain(classes)
 
 
@@ -119,7 +119,9 @@ def _refuse_blocked(words: WordList | None, question: str) -> str:
     if words and words.pattern.search(question):
         chinese = is_mostly_chinese(question)
         raise ValueError(
-            "有这台服务器不接受的词。" if chinese else "it has a word that this server does not take."
+            "其中有这台服务器不接受的词。"
+            if chinese
+            else "it contains a word that this server does not accept."
         )
     return question
 

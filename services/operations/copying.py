@@ -68,7 +68,7 @@ def check_room(folder: Path, needed_bytes: int, reserve_bytes: int) -> None:
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes - needed_bytes < reserve_bytes:
         raise DiskFullError(
-            f"there is not enough room for a backup: {free_bytes >> 20} MB are free, up to "
+            f"not enough space for a backup: {free_bytes >> 20} MB are free, up to "
             f"{(needed_bytes >> 20) + 1} MB are needed, and {reserve_bytes >> 20} MB are kept free"
         )
 
@@ -155,7 +155,7 @@ class StoreCopier:
                     await self._read_again(name, [_plain(point_id) for point_id in ids], spools[name])
             limit = min(2 * limit, _MAX_LIMIT)
         raise StoreUnavailableError(
-            "the store changes faster than it can be copied; try again when it is quieter"
+            "the store changes faster than it can be copied; try again when it is less busy"
         )
 
     async def _read_again(self, name: str, ids: Sequence[PointId], spool: CollectionSpool) -> None:

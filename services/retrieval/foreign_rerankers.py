@@ -132,7 +132,9 @@ class ForeignReranker:
         """Count how a judgement ended. A cancelled one says nothing about the reranker."""
         with self._circuit.call() as allowed:
             if not allowed or self._now() < self._paused_until:
-                raise RerankerUnavailableError("The reranker failed before; it is tried again in a while.")
+                raise RerankerUnavailableError(
+                    "The reranker failed before; it will be tried again in a while."
+                )
             try:
                 yield
             except RerankerUnavailableError as error:
@@ -202,7 +204,7 @@ async def scores_of_class(
     except Exception as error:
         log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
         failed = ModelFailure(Cause.CLASS_FAILED)
-        raise RerankerUnavailableError("The reranker's class failed.", failed) from error
+        raise RerankerUnavailableError("The reranker's class raised an error.", failed) from error
 
 
 def _number(score: float | None) -> float:

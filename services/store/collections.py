@@ -174,7 +174,7 @@ def _check(spec: CollectionSpec, info: models.CollectionInfo, expected: StoredAs
         raise StartRefusedError(
             f"collection {spec.name!r} was embedded with {stored.embedding} ({_described(spec, sizes)}) and "
             f"the configured embedding is {expected.embedding} ({expected.dimension} dimensions); set "
-            f"EMBEDDING back, or embed everything again with `{REEMBED_COMMAND}`"
+            f"EMBEDDING back, or re-embed everything with `{REEMBED_COMMAND}`"
         )
 
 
@@ -182,7 +182,7 @@ def _check_schema(spec: CollectionSpec, stored: StoredAs) -> None:
     if stored.schema_version != SCHEMA_VERSION:
         raise StartRefusedError(
             f"collection {spec.name!r} has schema {stored.schema_version} and this version of Wenmai knows "
-            f"schema {SCHEMA_VERSION}; run the version that wrote it, or choose another collection"
+            f"schema {SCHEMA_VERSION}; use the version that wrote it, or choose another collection"
         )
 
 
@@ -199,7 +199,7 @@ def _stored_as(spec: CollectionSpec, metadata: dict[str, Any] | None) -> StoredA
     if stored is None:
         raise StartRefusedError(
             f"collection {spec.name!r} does not say which embedding its vectors are from; if an earlier "
-            f"version wrote it, embed everything again with `{REEMBED_COMMAND}`, "
+            f"version wrote it, re-embed everything with `{REEMBED_COMMAND}`, "
             f"else choose another collection"
         )
     return stored

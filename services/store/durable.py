@@ -177,8 +177,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def unwritable(what: str, error: OSError) -> StoreUnavailableError:
     """The error for something that was received and cannot be written to disk."""
     if error.errno in FULL:
-        return DiskFullError(f"The disk is full: the {what} was not accepted. What is stored can be read.")
-    return StoreUnavailableError(f"The {what} cannot be kept on the disk: {error.strerror}.")
+        return DiskFullError(f"The disk is full: the {what} was not accepted. Stored data can still be read.")
+    return StoreUnavailableError(f"The {what} cannot be stored on the disk: {error.strerror}.")
 
 
 def make_folder(folder: Path) -> None:

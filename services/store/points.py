@@ -146,7 +146,7 @@ def read_cursor(cursor: str) -> tuple[int, str]:
     """
     last_us, _, name = cursor.partition(".")
     if not (last_us.isascii() and last_us.isdigit() and len(last_us) <= 18 and name):
-        raise BadRequestError("cursor: not one that this server gave out.")
+        raise BadRequestError("cursor: not one that this server returned.")
     return -int(last_us), name
 
 

@@ -141,9 +141,7 @@ class DiskWatch:
             return None
         left, reserve = room.free_bytes >> 20, room.reserve_bytes >> 20
         how = "full" if room.free_bytes < room.reserve_bytes else "nearly full"
-        return (
-            f"The disk of the data folder is {how}: {left} MB are left, the last {reserve} are not written."
-        )
+        return f"The disk of the data folder is {how}: {left} MB are left, the last {reserve} are kept free."
 
     async def is_full(self) -> bool:
         """Whether writes are being refused. Never raises."""

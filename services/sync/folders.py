@@ -165,8 +165,8 @@ class FolderSync:
         """
         if source in self._sources:
             raise BadRequestError(
-                f"source: {source} is configured, so its documents would come back: take it out of the "
-                f"configuration first."
+                f"source: {source} is configured, so its documents would come back: remove it from the "
+                "configuration first."
             )
         self._begin()
         self._task = asyncio.current_task()
@@ -202,7 +202,7 @@ class FolderSync:
         if self._closed:
             raise ShuttingDownError("The server is shutting down.")
         if self._began_us:
-            raise ConflictError("A sync is running: GET /admin/sync shows how far it is.")
+            raise ConflictError("A sync is running: GET /admin/sync shows its progress.")
         self._began_us = utc_now_us()  # before any await, so that only one of two callers gets here
         try:
             self._lock.acquire()

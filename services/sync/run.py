@@ -46,7 +46,7 @@ class SourceRun:
         try:
             documents = await self._patience.call(self._documents)
         except UnavailableError as error:
-            self._tally.problem = f"What is stored could not be asked for: {error}"
+            self._tally.problem = f"What is stored could not be read: {error}"
             return
         if not self._may_proceed(scan, len(documents)):
             return
@@ -80,7 +80,7 @@ class SourceRun:
             self._tally.problem = f"{scan.problem}: nothing was read and nothing removed."
         elif scan.is_empty and known and not self._allow_removals:
             self._tally.problem = (
-                f"The folder is empty, though {known} documents of it are known: nothing was removed. "
+                f"The folder is empty, but {known} documents of it are known: nothing was removed. "
                 f"Is its disk mounted? If it is meant to be empty: {self._command}"
             )
             self._tally.held_back = known
@@ -116,8 +116,8 @@ class SourceRun:
     def _hold_back(self, missing: int, plan: Plan) -> None:
         self._tally.held_back = missing
         self._tally.problem = (
-            f"{missing} of {plan.known} files are gone, more than half: their documents were not removed. "
-            f"If that is meant: {self._command}"
+            f"{missing} of {plan.known} files are missing, more than half: their documents were not removed. "
+            f"If this is intended: {self._command}"
         )
 
     async def _remove(self, documents: Sequence[Document]) -> None:

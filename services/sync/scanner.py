@@ -102,7 +102,7 @@ def name_problem(name: str) -> str:
     if any("\ud800" <= char <= "\udfff" for char in name):
         return "Its name is not valid UTF-8 text: rename it."
     if any(unicodedata.category(char) in _UNSHOWABLE for char in name):
-        return "Its name has a control character in it: rename it."
+        return "Its name contains a control character: rename it."
     return ""
 
 
@@ -213,11 +213,11 @@ class _Walk:
 
     def _cannot_enter(self, folder: str, error: OSError) -> None:
         if not folder:
-            self._problem = f"The folder cannot be looked into ({error.strerror or type(error).__name__})"
+            self._problem = f"The folder cannot be read ({error.strerror or type(error).__name__})"
             return
         self._unseen.append(ids_below(self._scanner.source, folder))
         if not isinstance(error, FileNotFoundError):  # removed meanwhile: the next scan will tell
-            self._refuse(folder, f"The folder cannot be looked into: {error.strerror}.")
+            self._refuse(folder, f"The folder cannot be read: {error.strerror}.")
 
     def _visit(self, path: str, entry: os.DirEntry[str]) -> None:
         if is_ignored(entry.name) or entry.is_symlink():
@@ -231,7 +231,7 @@ class _Walk:
         if not self._scanner.enters(shown_path(path)):
             return
         if problem := name_problem(name):
-            self._refuse(path, f"{problem} Nothing in this folder is read.")
+            self._refuse(path, f"{problem} Nothing in this folder was read.")
         else:
             self._todo.append(path)
 
@@ -255,7 +255,7 @@ class _Walk:
             self._refuse(path, f"It cannot be read: {error.strerror}.")
             return
         if external_id in self._files:
-            self._refuse(path, "Another file beside it has the same name, written with other Unicode forms.")
+            self._refuse(path, "Another file in the folder has the same name in another Unicode form.")
         elif status.st_size > (limit := self._scanner.max_file_bytes):
             self._refuse(path, f"It has {status.st_size:,} bytes; MAX_UPLOAD_BYTES allows {limit:,}.")
         else:

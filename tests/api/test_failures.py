@@ -142,7 +142,7 @@ PLACE = "http://127.0.0.1:9"
         (
             ModelFailure(Cause.REFUSED, PLACE, 503),
             "模型服务拒绝了请求（HTTP 503）。请稍后再试，或查看它的日志。",
-            "The model's server refused the request (HTTP 503). Try again later, or look at its log.",
+            "The model's server refused the request (HTTP 503). Try again later, or check its log.",
         ),
         (
             ModelFailure(Cause.UNREACHABLE, PLACE),

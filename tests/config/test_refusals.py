@@ -16,7 +16,9 @@ MODEL = '[llms.default]\nprovider = "openai"\nmodel = "m"\n'
 UNKNOWN = "is refused: there is no such setting."
 IN_FILE = "in the configuration file."
 CLASS = "llama_index:module:Class"
-TABLES = "Tables are [llms.NAME], [sources.NAME] and [tools.NAME]; settings stand above them, in no table."
+TABLES = (
+    "Tables are [llms.NAME], [sources.NAME] and [tools.NAME]; settings belong above them, outside any table."
+)
 
 
 def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **environment: str) -> str:
@@ -37,7 +39,10 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **e
             "LLMS.DEFAULT.BASE_ULR is refused: there is no such setting. Did you mean base_url?",
         ),
         (MODEL + "zzz = 1", f"LLMS.DEFAULT.ZZZ {UNKNOWN}"),
-        (MODEL + "port = 1", f"LLMS.DEFAULT.PORT {UNKNOWN} It stands in no table: write it above the first."),
+        (
+            MODEL + "port = 1",
+            f"LLMS.DEFAULT.PORT {UNKNOWN} It does not belong in a table: put it above the first one.",
+        ),
         ('[sources.a]\nfolder = "/x"\nexcludes = []', f"SOURCES.A.EXCLUDES {UNKNOWN} Did you mean exclude?"),
         (
             "max_recent_turn = 3",
@@ -64,7 +69,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **e
         ),
         (
             "[tools.a]\nconfirm = 'write'",
-            "TOOLS.A is refused: a table of tools needs either command (a program and its arguments) or url.",
+            "TOOLS.A is refused: a tools table needs either command (a program and its arguments) or url.",
         ),
         ("[tools.a]\ncomand = ['x']", f"TOOLS.A.COMAND {UNKNOWN} Did you mean command?"),
         (
@@ -82,7 +87,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **e
         ),
         (
             "[tools.a]\ncommand = ['x']\nheaders = {A = 'B'}",
-            "TOOLS.A is refused: headers go with url; a program gets variables by env.",
+            "TOOLS.A is refused: headers are for url; use env to pass variables to a program.",
         ),
         (
             "[tools.a]\ncommand = ['x']\nenv = ['sk-1']",
@@ -143,7 +148,7 @@ def test_a_folder_with_the_files_name_is_refused(tmp_path: Path, monkeypatch: py
             "an address like http://127.0.0.1:11434/v1 or https://api.deepseek.com/v1",
         ),
         ("RERANKER_URL", "ftp://x", "an address like http://127.0.0.1:8080/rerank"),
-        ("ROOT_PATH", "wenmai/", "a path like /wenmai, with no / at its end"),
+        ("ROOT_PATH", "wenmai/", "a path like /wenmai, without a / at its end"),
         ("CORS_ORIGINS", "*", "an origin like https://www.example.org, without a path"),
         ("CORS_ORIGINS", "file://a.test", "an origin like https://www.example.org, without a path"),
         ("CORS_ORIGINS", "https://a.test/", "an origin like https://www.example.org, without a path"),

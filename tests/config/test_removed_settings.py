@@ -53,7 +53,7 @@ def test_a_removed_setting_in_the_environment_is_reported_at_the_start_and_chang
     assert [(line["log_level"], line["message"]) for line in logged] == [
         ("warning", removal_message("compress_history")),
         ("warning", removal_message("rrf_k")),
-        ("warning", "LLMS is not read: its tables are written in wenmai.toml."),
+        ("warning", "LLMS is not read: put its tables in wenmai.toml."),
     ]
 
 

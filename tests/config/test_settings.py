@@ -47,9 +47,15 @@ def test_an_embedding_endpoint_is_named_with_its_model(embedding: str, name: str
     ("sections", "changed"),
     [
         ({}, []),
-        ({"knowledge": {"chunk_tokens": 96}}, ["CHUNK_TOKENS is 96, fitted on 192"]),
-        ({"retrieval": {"reranker_input_top_n": 50}}, ["RERANKER_INPUT_TOP_N is 50, fitted on 20"]),
-        ({"models": {"embedding": "openai:m"}}, ["EMBEDDING is openai:m, fitted on bundled"]),
+        ({"knowledge": {"chunk_tokens": 96}}, ["CHUNK_TOKENS is 96, but the ranking was fitted with 192"]),
+        (
+            {"retrieval": {"reranker_input_top_n": 50}},
+            ["RERANKER_INPUT_TOP_N is 50, but the ranking was fitted with 20"],
+        ),
+        (
+            {"models": {"embedding": "openai:m"}},
+            ["EMBEDDING is openai:m, but the ranking was fitted with bundled"],
+        ),
         ({"models": {"embedding": "openai", "reranker": "none"}, "knowledge": {"chunk_tokens": 96}}, []),
     ],
 )

@@ -17,7 +17,7 @@ def followed(folder: object, data: Path, **more: object) -> None:
 @pytest.mark.parametrize("folder", ["", "handbook", "./handbook"])
 def test_a_folder_needs_an_absolute_path(folder: str, tmp_path: Path) -> None:
     """Discriminates: an unset variable that makes the working directory everybody's."""
-    with pytest.raises(ConfigurationError, match="whole path"):
+    with pytest.raises(ConfigurationError, match="absolute path"):
         followed(folder, tmp_path / "data")
 
 

@@ -55,7 +55,7 @@ def test_a_start_on_a_full_disk_is_not_a_refused_setting(tmp_path: Path) -> None
         env=clean_environment({"DATA_DIR": str(tmp_path), "PORT": "0", "EMBEDDING": HASHING}),
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (started.returncode, "make room on it" in started.stderr) == (1, True), started.stderr
+    assert (started.returncode, "free some space on it" in started.stderr) == (1, True), started.stderr
 
 
 @pytest.mark.slow("starts a second server, which ends at once")

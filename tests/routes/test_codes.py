@@ -59,6 +59,32 @@ async def test_a_request_causes_the_code(
     assert await code_of(app, method, path, **request_) == (code, statuses()[code])
 
 
+REFUSALS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("messages.0.content: must be a string or a list", "POST", "/v1/chat/completions", {"content": 5}),
+    ("turn_id: this is not a valid id: a UUID is expected.", "POST", CHAT, {"question": "?", "turn_id": 5}),
+    ("stream: must be true or false", "POST", CHAT, {"question": "?", "stream": "maybe"}),
+    ("limit: must be a whole number", "GET", "/sessions?limit=many", {}),
+    ("limit: must be greater than or equal to 1", "GET", "/sessions?limit=0", {}),
+    ("confirm: must be 'all'", "DELETE", "/memories?confirm=yes", {}),
+    ("base_url: it must be an address like", "PUT", "/admin/models/m", {"base_url": "ftp://x"}),
+    ("max_tokens: must be a whole number", "PUT", "/admin/models/m", {"max_tokens": "long"}),
+)
+
+
+@pytest.mark.parametrize(("message", "method", "path", "fields"), REFUSALS)
+async def test_a_refused_field_is_explained_without_a_librarys_words(
+    app: App, message: str, method: str, path: str, fields: dict[str, Any]
+) -> None:
+    if "content" in fields:
+        fields = {"model": "wenmai", "messages": [{"role": "user", **fields}]}
+    elif method == "PUT":
+        fields = {"provider": "openai", "model": "m", **fields}
+    headers = {"authorization": "Bearer op"}
+    response = await app.client.request(method, path, json=fields or None, headers=headers)
+    refusal = response.json()["error"]["message"]
+    assert refusal.startswith(message), refusal
+
+
 async def test_a_document_has_no_passage_of_another(app: App) -> None:
     file = {"file": ("tea.md", b"# Tea\nSteep it for three minutes.")}
     added = await app.client.post("/documents", files=file, headers=ALICE)

@@ -137,7 +137,7 @@ async def test_turns_that_only_lack_vectors_are_counted_before_and_noted_after(
     assert await repair(settings, "--apply") == 0
     output = capsys.readouterr().out
     assert (table(output)["turns embedded"], archives(settings)) == (1, made_before)
-    assert "no backup is made" in output
+    assert "no backup was made" in output
 
 
 async def test_an_unknown_session_is_a_failure(settings: Settings) -> None:
@@ -186,7 +186,7 @@ async def test_branches_are_kept_and_a_cycle_is_cut(
         Old(5, "2024-05-01T10:04:00Z", uid(4)),
     )
     assert await repair(settings, "--apply") == 0
-    assert table(capsys.readouterr().out)["parents in a circle"] == 1
+    assert table(capsys.readouterr().out)["parents in a cycle"] == 1
     assert await parents(settings) == {
         uid(1): None, uid(2): uid(1), uid(3): uid(1), uid(4): uid(3), uid(5): uid(4),
     }  # fmt: skip

@@ -175,7 +175,7 @@ def test_a_wrong_key_is_reported_once_and_no_further_file_is_sent(
     assert run(server, tmp_path) == 2
     assert not server.uploads
     captured = capsys.readouterr()
-    assert captured.err.count("the server refuses (401): API key missing or wrong: set WENMAI_KEY") == 1
+    assert captured.err.count("the server refused (401): API key missing or wrong: set WENMAI_KEY") == 1
     assert "a.md" not in captured.err
 
 

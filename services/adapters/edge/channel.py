@@ -104,7 +104,7 @@ class EdgeChannel(asyncio.Protocol):
                 raise
             raise StartRefusedError(f"the store process of {folder} ended while it was starting") from None
         except TimeoutError:
-            sentence = f"the store in {folder} was not open after {_START_TIMEOUT_S} s"
+            sentence = f"the store in {folder} did not open within {_START_TIMEOUT_S} s"
             raise StartRefusedError(sentence) from None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -225,7 +225,7 @@ class EdgeFeed:
         except StoreUnavailableError as error:
             if not self.channel.ended:
                 raise
-            sentence = "the store process ended while the store was being copied: the copy must start over"
+            sentence = "the store process ended while the store was being copied: start the copy again"
             raise StoreUnavailableError(sentence) from error
 
 

@@ -171,7 +171,7 @@ def _read_sample(shard: edge.EdgeShard) -> None:
 
 def _unreadable(folder: Path, why: str) -> Refusal:
     full = any(mark in why for mark in _DISK_FULL)
-    advice = "make room on its disk" if full else "put the folder back from a backup"
+    advice = "free some space on its disk" if full else "restore the folder from a backup"
     sentence = " ".join(f"the collection in {folder} cannot be read ({why}); {advice}".split())
     return Refusal(wire.Verdict.UNREADABLE, sentence) if full else Unreadable(sentence)
 
@@ -299,7 +299,7 @@ def check_room(folder: Path, reserve_bytes: int) -> None:
         raise Refusal(
             wire.Verdict.DISK_FULL,
             f"the disk of the data folder is full: {left >> 20} MB are left, and the last "
-            f"{reserve_bytes >> 20} MB are not written",
+            f"{reserve_bytes >> 20} MB are kept free",
         )
 
 

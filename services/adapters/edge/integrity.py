@@ -182,7 +182,7 @@ class Integrity:
         if missing := expected - present:
             self.lost[name] = f"{len(missing)} of {len(expected)} points are missing: {_named(missing)}"
         elif more := present - expected:
-            self.lost[name] = f"{len(more)} points are there that must not be: {_named(more)}"
+            self.lost[name] = f"{len(more)} unexpected points are present: {_named(more)}"
         self._uncompared[name] = None
 
     def compare_at_start(self) -> None:

@@ -71,7 +71,7 @@ class Feeds:
         if feed is None:
             raise Refusal(wire.Verdict.REFUSED, "this feed of changes has ended")
         if feed.lost:
-            sentence = f"{feed.lost} while the store was being copied: the copy must start over"
+            sentence = f"{feed.lost} while the store was being copied: start the copy again"
             raise Refusal(wire.Verdict.UNAVAILABLE, sentence)
         return feed
 

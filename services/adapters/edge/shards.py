@@ -110,7 +110,7 @@ class Shards:
 
     def _check_writable(self, request: wire.Request) -> None:
         if self._integrity.lost and not isinstance(request, wire.CreateIndex):
-            sentence = f"the store can only be read, since a part of it is lost: {self._integrity.line}"
+            sentence = f"the store is read-only because part of it is lost: {self._integrity.line}"
             raise on_disk.Refusal(wire.Verdict.READ_ONLY, sentence)
 
     def _make_room(self, request: wire.Request) -> None:
@@ -173,7 +173,7 @@ class Shards:
             self._for_deletions.release()
         if (left := free_bytes(self._folder)) < _MIN_FREE_BYTES:
             need = f"{left >> 20} MB are left, and opening the store needs {_MIN_FREE_BYTES >> 20}"
-            sentence = f"the disk of the data folder {self._folder} is full: {need}; make room on it"
+            sentence = f"the disk of the data folder {self._folder} is full: {need}; free some space on it"
             raise on_disk.Refusal(wire.Verdict.DISK_FULL, sentence)
 
     def _unseal(self) -> None:
@@ -414,7 +414,7 @@ class Shards:
             return []
         for name in sorted(self._collections.keys() - self._stand_ins):
             if doubt := on_disk.advance_numbers(self._folder / name, self._collections[name].shard):
-                raise on_disk.Refusal(wire.Verdict.REFUSED, f"{name}: {doubt}: put it back from a backup")
+                raise on_disk.Refusal(wire.Verdict.REFUSED, f"{name}: {doubt}: restore it from a backup")
         for name in sorted(self._stand_ins):
             self._put_in_place(name)
         for name, ids in self._integrity.damaged_points():

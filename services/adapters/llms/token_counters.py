@@ -113,9 +113,9 @@ def _encoding_of(model: str) -> str | None:
 def _bundled_name(tokenizer: str) -> str:
     name = tokenizer.removeprefix(TIKTOKEN)
     if name not in _BUNDLED:
-        raise StartRefusedError(f"tokenizer {tokenizer!r}: only {', '.join(_BUNDLED)} are carried along.")
+        raise StartRefusedError(f"tokenizer {tokenizer!r}: only {', '.join(_BUNDLED)} are bundled.")
     if not _is_bundled(name):
-        raise StartRefusedError(f"tokenizer {tokenizer!r}: llama-index-core does not carry its vocabulary.")
+        raise StartRefusedError(f"tokenizer {tokenizer!r}: llama-index-core does not include its vocabulary.")
     return name
 
 

@@ -86,7 +86,7 @@ class ToolClient:
                 f"The tool's server refused the call: {error.error.message[:300]}"
             ) from error
         except ValidationError as error:
-            raise ToolFailedError("The tool's server sent something that is no result.") from error
+            raise ToolFailedError("The tool's server sent something that is not a result.") from error
         except (httpx2.HTTPError, OSError, RuntimeError) as error:
             raise LostServerError("The tool's server cannot be reached.") from error
         return ToolReply(_text(result), result.is_error)
@@ -137,7 +137,7 @@ def reason_of(error: BaseException) -> str:
         case FileNotFoundError():
             return "Its program is not installed."
         case PermissionError():
-            return "Its program may not be run."
+            return "Its program cannot be run: its file needs the permission."
         case httpx2.HTTPStatusError():
             return f"It refused the request (HTTP {error.response.status_code}): are its headers right?"
         case httpx2.HTTPError() | OSError():

@@ -113,7 +113,7 @@ class ToolServer:
     async def _connected(self, name: str) -> tuple[ToolClient, str]:
         await self._up.wait()
         if name not in self._tools or self._client is None:
-            raise ToolFailedError("There is no such tool any more.")
+            raise ToolFailedError("This tool no longer exists.")
         return self._client, self._tools[name][0]
 
     async def run(self) -> None:
@@ -182,7 +182,7 @@ class ToolServer:
             if self._reason or not self._attempted.is_set():
                 log.info("tool_server_up", table=self.name, tools=len(self._tools))
         self._reason = reason
-        self.problem = f"{reason} Its last words: {words}" if words else reason
+        self.problem = f"{reason} Its last output: {words}" if words else reason
         self._attempted.set()
 
     def _lose(self) -> None:

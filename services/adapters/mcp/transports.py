@@ -117,7 +117,9 @@ async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[SessionMessag
         try:
             line = await stdout.readline()
         except (ValueError, ConnectionError):  # a line beyond the limit
-            log.warning("tool_server_cut_off", reason="a message beyond the limit", limit=MAX_MESSAGE_BYTES)
+            log.warning(
+                "tool_server_cut_off", reason="a message over the size limit", limit=MAX_MESSAGE_BYTES
+            )
             return
         if not line:
             return
@@ -125,7 +127,7 @@ async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[SessionMessag
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             if not gate.passes_garbage():
-                log.warning("tool_server_cut_off", reason="too many lines that are no messages")
+                log.warning("tool_server_cut_off", reason="too many lines that are not messages")
                 return
             await asyncio.sleep(0)
             continue
@@ -208,7 +210,7 @@ class _Bounded(httpx2.AsyncByteStream):
             async for piece in self._stream:
                 left -= len(piece)
                 if left < 0:
-                    raise httpx2.ReadError("The server sent more than a message may have.")
+                    raise httpx2.ReadError("The server sent a message over the size limit.")
                 yield piece
 
     async def aclose(self) -> None:

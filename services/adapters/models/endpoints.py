@@ -115,7 +115,7 @@ def _ordered(reply: httpx.Response, count: int) -> list[list[float]]:
     try:
         rows = {row.index: row.embedding for row in _Vectors.model_validate_json(reply.content).data}
     except ValidationError as error:
-        raise _failed("a reply of unknown form") from error
+        raise _failed("a reply in an unknown format") from error
     if sorted(rows) != list(range(count)):
         raise _failed(f"{len(rows)} vectors for {count} texts")
     if len({len(vector) for vector in rows.values()}) != 1:
@@ -247,7 +247,7 @@ def _scores(content: bytes, size: int) -> list[float | None]:
     try:
         read = _REPLY.validate_json(content)
     except ValidationError as error:
-        raise _unavailable("a reply of unknown form") from error
+        raise _unavailable("a reply in an unknown format") from error
     rows = (
         [(row.index, row.relevance_score) for row in read.results]
         if isinstance(read, _Results)
@@ -258,7 +258,7 @@ def _scores(content: bytes, size: int) -> list[float | None]:
         if 0 <= index < size:
             scores[index] = score
     if all(score is None for score in scores):
-        raise _unavailable("a reply that scores nothing")
+        raise _unavailable("a reply without scores")
     return scores
 
 

@@ -78,7 +78,7 @@ def load_model(kind: str, setting: str, prefix: str, name: str) -> Any:
         return getattr(sentence_transformers, kind)(name, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         what = "folder" if Path(name).exists() else "model in the local hub cache"
-        raise StartRefusedError(f"{setting} = '{prefix}:{name}' is no usable {what}.") from error
+        raise StartRefusedError(f"{setting} = '{prefix}:{name}' is not a usable {what}.") from error
 
 
 MAX_PAIR_TOKENS = 512

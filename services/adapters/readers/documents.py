@@ -175,7 +175,7 @@ def check_archive(document_format: DocumentFormat, content: bytes) -> None:
             if _MAIN_PARTS[document_format] not in {member.filename for member in members}:
                 raise UnsupportedMediaError(
                     f"The file should be {_article(document_format)}, but its content is something else: "
-                    f"check its ending."
+                    "check its extension."
                 )
             _unpack(archive, members, document_format)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError) as error:
@@ -289,13 +289,13 @@ def check_content(document_format: DocumentFormat, content: bytes) -> None:
     if document_format is DocumentFormat.PDF:
         if b"%PDF-" not in content[:_PDF_HEADER_WITHIN]:
             raise UnsupportedMediaError(
-                "The file should be a PDF, but its content is something else: check its ending."
+                "The file should be a PDF, but its content is something else: check its extension."
             )
     elif document_format in _MAIN_PARTS:
         _check_packed(document_format, content)
     elif content.startswith(_BINARY_HEADERS) or (content.startswith(b"MZ") and b"\0" in content[:256]):
         raise UnsupportedMediaError(
-            f"The file should be {document_format}, but its content is not text: check its ending."
+            f"The file should be {document_format}, but its content is not text: check its extension."
         )
 
 
@@ -309,6 +309,6 @@ def _check_packed(document_format: DocumentFormat, content: bytes) -> None:
         )
     if not content.startswith(b"PK"):
         raise UnsupportedMediaError(
-            f"The file is called {document_format}, but its content is something else: check its ending."
+            f"The file is called {document_format}, but its content is something else: check its extension."
         )
     check_archive(document_format, content)

@@ -89,7 +89,7 @@ class Shares:
                 await place.admitted
         except TimeoutError:
             raise TooManyUploadsError(
-                "Too many files are being read just now; send this one again.",
+                "Too many files are being read right now; send this one again.",
                 max(self._min_retry_s, self._typical_s),
             ) from None
 
@@ -142,8 +142,7 @@ class CpuHours:
             over_s -= seconds
             if over_s < 0:
                 raise TooManyUploadsError(
-                    "Reading this key's files took all the processor time it has in an hour; try again "
-                    "later.",
+                    "This key's files have used up their processor time for this hour; try again later.",
                     max(MIN_RETRY_S, since_s + HOUR_S - self._now_s()),
                 )
 

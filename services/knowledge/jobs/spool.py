@@ -79,7 +79,7 @@ def read_content(path: Path, content_hash: str) -> bytes:
         raise StoreUnavailableError(f"The upload cannot be read: {error.strerror}.") from error
     content = whole[_SIZE_BYTES + int.from_bytes(whole[:_SIZE_BYTES], "big") :]
     if hashlib.sha256(content).hexdigest() != content_hash:
-        raise StoreUnavailableError("The upload is not what it was when it was accepted.")
+        raise StoreUnavailableError("The upload has changed since it was accepted.")
     return content
 
 
@@ -126,7 +126,7 @@ class Spool:
     async def read(self, job_id: str) -> bytes:
         """Raises StoreUnavailableError if the upload is missing or its bytes have changed."""
         if job_id not in self._uploads_by_job:
-            raise StoreUnavailableError("The upload is no longer there.")
+            raise StoreUnavailableError("The upload no longer exists.")
         path, header = self._uploads_by_job[job_id]
         return await asyncio.to_thread(read_content, path, header.content_hash)
 

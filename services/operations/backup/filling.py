@@ -74,8 +74,8 @@ async def refuse_half_filled(store: VectorStore, operations_collection: str) -> 
     marker = await _marker(store, operations_collection)
     if marker is not None:
         raise StartRefusedError(
-            f"{marker} was begun into this store and did not end: run it again to finish it, or delete the "
-            f"collections to give it up"
+            f"{marker} into this store was started but not finished: run it again to finish it, or delete "
+            "the collections to abandon it"
         )
 
 
@@ -211,7 +211,7 @@ class RestoreFolders:
             if folder.exists():
                 raise StartRefusedError(
                     f"a restore or a move into {self.store} was interrupted: run it again to finish it, or "
-                    f"delete {folder} to give it up"
+                    f"delete {folder} to abandon it"
                 )
 
     def finish_interrupted(self) -> bool:
@@ -298,7 +298,7 @@ def _check_embedding(archived: StoredAs | None, configured: StoredAs) -> None:
     raise StartRefusedError(
         f"the archive was embedded with {description} and the configured embedding is {configured.embedding} "
         f"({configured.dimension} dimensions); set EMBEDDING to the archive's, or restore it with --as-is "
-        f"and then embed everything again with `{REEMBED_COMMAND}`"
+        f"and then re-embed everything with `{REEMBED_COMMAND}`"
     )
 
 
@@ -408,7 +408,7 @@ class Migration:
         """Count the points to move. Raises StartRefusedError if there is no collection."""
         names = await stored_names(self._source, self._settings)
         if not names:
-            raise StartRefusedError("there is none of the collections to move")
+            raise StartRefusedError("none of the collections to move exists")
         counts = {role.value: (await self._source.count(name)).count for role, name in names.items()}
         return FillReport(counts)
 
@@ -436,6 +436,6 @@ class Migration:
         stored = (await self._source.count(name)).count
         if stored != copied or not await target.has(role, copied):
             raise MoveIncompleteError(
-                f"collection {name!r} has {stored} points, {copied} were read, and the target does not have "
-                f"as many; stop what writes to it, empty the target and run this again"
+                f"collection {name!r} has {stored} points, {copied} were read, and the target has a "
+                "different number; stop whatever writes to it, empty the target and run this again"
             )

@@ -105,7 +105,7 @@ class Backups:
                 copied = await copier.copy(self._store, spools)
                 return await asyncio.to_thread(_write_points, path, copied, self._images)
             if self._snapshots is None:
-                raise UnsupportedByStoreError("this store can neither be followed nor make snapshots")
+                raise UnsupportedByStoreError("this store supports neither change feeds nor snapshots")
             moment_us = utc_now_us()
             fetched = await fetch_snapshots(
                 self._store, self._snapshots, names, path.parent, reserve_bytes, spools
@@ -265,7 +265,7 @@ class BackupFolder:
         Raises BackupRunningError, DiskFullError, UnavailableError subclasses.
         """
         if self._running.locked():
-            raise BackupRunningError("A backup is being made; there is only one at a time.")
+            raise BackupRunningError("A backup is already being made; only one can run at a time.")
         async with self._running:
             try:
                 return await self._backups.create(self.folder, reason, keep=keep)

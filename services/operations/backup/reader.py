@@ -45,7 +45,7 @@ class _BoundedFile(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > CHUNK_BYTES:
-            raise BadArchiveError("the archive's list of contents is refused for its size")
+            raise BadArchiveError("the archive's list of contents is too large")
         return super().read(size) or b""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -78,7 +78,7 @@ class Archive:
             raise BadArchiveError(f"the archive and its manifest disagree about {', '.join(strange)}")
         for name, member in named.items():
             if self._infos[name].file_size != member.size_bytes:
-                raise BadArchiveError(f"{name} has another size in the archive than in its manifest")
+                raise BadArchiveError(f"{name} does not have the size that the archive's manifest states")
             check_shape(member.role, member.shape)
 
     @contextmanager
@@ -110,9 +110,11 @@ class Archive:
             points = _count_points(checked, member) if member.kind is Kind.POINTS else member.points
             checked.drain()
         if checked.sha256 != member.sha256 or checked.size_bytes != member.size_bytes:
-            raise BadArchiveError(f"{member.file_name} is damaged: its checksum is not the manifest's")
+            raise BadArchiveError(f"{member.file_name} is damaged: its checksum differs from the manifest's")
         if points != member.points:
-            raise BadArchiveError(f"{member.file_name} has {points} points and its manifest {member.points}")
+            raise BadArchiveError(
+                f"{member.file_name} has {points} points but its manifest says {member.points}"
+            )
 
 
 def _count_points(stream: _CheckedStream, member: Member) -> int:
@@ -120,7 +122,7 @@ def _count_points(stream: _CheckedStream, member: Member) -> int:
     for body in bodies(stream):
         record = decode(body)
         if fault := fault_of(record, member.shape):
-            raise BadArchiveError(f"{member.file_name} has a point that no store takes: {fault}")
+            raise BadArchiveError(f"{member.file_name} has a point that no store accepts: {fault}")
         number += 1
     return number
 
@@ -143,7 +145,7 @@ class _CheckedStream:
         self._digest.update(received)
         self.size_bytes += len(received)
         if self.size_bytes > self._promised_bytes:
-            raise BadArchiveError("the archive unpacks to more than it says")
+            raise BadArchiveError("the archive unpacks to more than it states")
         return received
 
     def drain(self) -> None:
@@ -154,10 +156,12 @@ class _CheckedStream:
 def _expected(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     names = [info.filename for info in infos]
     if len(names) > _MAX_MEMBERS or len(set(names)) != len(names):
-        raise BadArchiveError("the archive has more members than it may")
+        raise BadArchiveError("the archive has more members than allowed")
     for info in infos:
         if info.filename not in _KNOWN:
-            raise BadArchiveError(f"the archive has the member {info.filename[:80]!r}, which is none of ours")
+            raise BadArchiveError(
+                f"the archive has the member {info.filename[:80]!r}, which no Wenmai archive contains"
+            )
         _check_info(info)
     expanded = sum(info.file_size for info in infos)
     if expanded > max(ALWAYS_EXPANDED_BYTES, MAX_EXPANSION * sum(info.compress_size for info in infos)):
@@ -168,11 +172,11 @@ def _expected(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
 def _check_info(info: zipfile.ZipInfo) -> None:
     mode = info.external_attr >> 16
     if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
-        raise BadArchiveError(f"{info.filename} is a link or a device in the archive, which is refused")
+        raise BadArchiveError(f"{info.filename} is a link or a device in the archive, which is not allowed")
     if info.flag_bits & _ENCRYPTED:
-        raise BadArchiveError(f"{info.filename} is encrypted in the archive, which is refused")
+        raise BadArchiveError(f"{info.filename} is encrypted in the archive, which is not supported")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise BadArchiveError(f"{info.filename} is compressed in a way that is refused")
+        raise BadArchiveError(f"{info.filename} is compressed in an unsupported way")
 
 
 @contextmanager
@@ -182,7 +186,7 @@ def _translated() -> Iterator[None]:
     except BadArchiveError:
         raise
     except _UNREADABLE as error:
-        raise BadArchiveError(f"the archive is damaged or cut short: {error}") from error
+        raise BadArchiveError(f"the archive is damaged or truncated: {error}") from error
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
             _verify(partial)
             failpoint("backup.copied")
             if path.exists():
-                raise FileExistsError(errno.EEXIST, "there is such a file", str(path))
+                raise FileExistsError(errno.EEXIST, "the file already exists", str(path))
             partial.rename(path)
         finally:
             with suppress(FileNotFoundError):
@@ -149,7 +149,7 @@ def full_disk_as_error() -> Iterator[None]:
         if error.errno not in FULL:
             raise
         raise DiskFullError(
-            "the disk became full while the backup was written; no part of it was kept"
+            "the disk filled up while the backup was being written; nothing of it was kept"
         ) from error
 
 
@@ -240,7 +240,7 @@ def only_one(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if not try_lock(descriptor):
-            raise BackupRunningError("A backup is being made; there is only one at a time.")
+            raise BackupRunningError("A backup is already being made; only one can run at a time.")
         for left in folder.glob(f"wenmai-*{SUFFIX}{PARTIAL}"):
             left.unlink(missing_ok=True)
         yield

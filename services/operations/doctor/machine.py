@@ -77,19 +77,18 @@ def check_data_dir(store: StoreSettings) -> Finding:
     if not os.path.exists(folder):  # Path.exists() raises without permission
         if why := _unusable(parent := _existing_parent(folder)):
             return fail(
-                "data folder", f"{folder} cannot be made in {parent} ({why}): set DATA_DIR, or its rights"
+                "data folder",
+                f"{folder} cannot be created in {parent} ({why}): set DATA_DIR, or fix its permissions",
             )
-        return ok("data folder", f"{folder} does not exist yet: the first start makes it")
+        return ok("data folder", f"{folder} does not exist yet: the first start creates it")
     if why := _unusable(folder):
-        return fail(
-            "data folder", f"{folder} cannot be used ({why}): give the server's user the rights to it"
-        )
+        return fail("data folder", f"{folder} cannot be used ({why}): give the server's user access to it")
     rights = stat.S_IMODE(folder.stat().st_mode)
     if rights & 0o077:
         return warn(
-            "data folder", f"others on this machine may enter {folder} (mode {rights:o}): chmod 700 it"
+            "data folder", f"other users of this machine can enter {folder} (mode {rights:o}): chmod 700 it"
         )
-    return ok("data folder", f"{folder} is writable, and private")
+    return ok("data folder", f"{folder} is writable and private")
 
 
 def _existing_parent(folder: Path) -> Path:
@@ -116,9 +115,11 @@ def check_disk(store: StoreSettings) -> Finding:
     folder, used = _existing_parent(store.data_dir), ""
     free_mb = shutil.disk_usage(folder).free // MB
     if folder == store.data_dir.absolute():
-        used = f", the data folder takes {allocated_bytes(store.data_dir) // MB} MB"
+        used = f", the data folder uses {allocated_bytes(store.data_dir) // MB} MB"
     if free_mb < RESERVE_MB:
-        return fail("disk", f"full: {free_mb} MB are free{used}; make room, nothing more is stored")
+        return fail(
+            "disk", f"full: {free_mb} MB are free{used}; free some space, nothing more is stored until then"
+        )
     if free_mb < store.low_disk_mb:
         return warn("disk", f"low: {free_mb} MB are free, less than LOW_DISK_MB = {store.low_disk_mb}{used}")
     return ok("disk", f"{free_mb} MB are free{used}")
@@ -132,8 +133,8 @@ def check_old_stores(store_folder: Path) -> Finding | None:
     size = sum(allocated_bytes(folder) for folder in replaced) // MB
     return warn(
         "old stores",
-        f"{len(replaced)} from before re-embedding ({size} MB) still hold what was deleted since: "
-        f"delete {store_folder}.before-* when you need not go back",
+        f"{len(replaced)} from before re-embedding ({size} MB) still contain what was deleted since: "
+        f"delete {store_folder}.before-* once you no longer need to go back",
     )
 
 
@@ -144,7 +145,8 @@ def check_confinement() -> Finding:
         return ok("file readers", "confined by Landlock and seccomp")
     return warn(
         "file readers",
-        f"this system has no {' nor '.join(missing)}: a file that takes over its reader is held by less. "
+        f"this system has no {' nor '.join(missing)}: a malicious file that takes over its reader is less "
+        "confined. "
         "Linux 5.13 or later has Landlock; seccomp needs the package libseccomp2",
     )
 
@@ -160,11 +162,11 @@ def check_backups(store: StoreSettings, now_s: float) -> Finding:
         times = [each.stat().st_mtime for each in files if each.suffix not in _UNFINISHED]
         newest = max(times, default=None)
     if newest is None:
-        return warn("backups", f"there is none in {store.backups}: run `wenmai backup`")
+        return warn("backups", f"there is no backup in {store.backups}: run `wenmai backup`")
     days = int(max(0.0, now_s - newest) // DAY_S)
     age = "of today" if days == 0 else f"{days} days old"
     if days > OLD_BACKUP_DAYS:
-        return warn("backups", f"the newest is {age}: run `wenmai backup`, and have it run every night")
+        return warn("backups", f"the newest is {age}: run `wenmai backup`, and schedule it for every night")
     return ok("backups", f"the newest is {age}")
 
 
@@ -172,7 +174,7 @@ def check_clock(now_s: float, newest_turn_us: int | None) -> Finding:
     now = datetime.fromtimestamp(now_s, UTC)
     shown = now.strftime("%Y-%m-%d %H:%M UTC")
     if now.year not in YEARS:
-        return fail("clock", f"it shows {shown}: set it, or what is stored expires at the wrong time")
+        return fail("clock", f"it shows {shown}: set it, or stored data will expire at the wrong time")
     if newest_turn_us is not None and newest_turn_us / 1e6 > now_s + SKEW_S:
         ahead = int((newest_turn_us / 1e6 - now_s) / 60)
         return warn(
@@ -210,7 +212,7 @@ def _check(name: str, source: SourceSettings, keys: Sequence[str]) -> Finding:
     if not folder.is_dir():
         return fail(name, f"{folder} is not a folder: mount it, or correct [sources] in the configuration")
     if not os.access(folder, os.R_OK | os.X_OK):
-        return fail(name, f"{folder} may not be read: let the server's user read it")
+        return fail(name, f"{folder} cannot be read: let the server's user read it")
     if not os.listdir(folder):
         return warn(name, f"{folder} is empty: is the disk mounted?")
     if nobody_reads(source.owner, keys):

@@ -29,10 +29,10 @@ def check_size(chunks: int, *, embedded: bool) -> Finding:
     if chunks > MAX_EMBEDDED_CHUNKS:
         return warn(
             "size",
-            f"{chunks} chunks are more than the {MAX_EMBEDDED_CHUNKS} that the embedded store is made for, "
-            f"and every search takes longer: {ADVICE}",
+            f"{chunks} chunks are more than the {MAX_EMBEDDED_CHUNKS} that the embedded store is designed "
+            f"for, and every search takes longer: {ADVICE}",
         )
-    return ok("size", f"{chunks} chunks, and the embedded store is made for {MAX_EMBEDDED_CHUNKS}")
+    return ok("size", f"{chunks} chunks; the embedded store is designed for {MAX_EMBEDDED_CHUNKS}")
 
 
 MAX_DOCUMENTS = 100_000
@@ -93,8 +93,8 @@ async def check_store(store: VectorStore, names: StoreSettings, settings: ModelS
 
 def _damage(condition: StoreCondition) -> list[Finding]:
     if not condition.damage:
-        return [ok("damage", "every point that was acknowledged is there, with what was written")]
-    advice = "put a backup back, or run `wenmai repair --accept-loss`"
+        return [ok("damage", "every acknowledged point is present and unchanged")]
+    advice = "restore a backup, or run `wenmai repair --accept-loss`"
     return [fail("damage", f"{line}: {advice}") for line in condition.damage]
 
 
@@ -153,15 +153,18 @@ def _sessions(turns: _Turns, recorded: set[str]) -> Finding:
 
 def _times(turns: _Turns) -> Finding:
     if turns.unreadable:
-        return warn("times", f"{counted(turns.unreadable, 'turn')} with no time that can be read: {REPAIR}")
-    return ok("times", f"{counted(len(turns.ids), 'turn')} with a time that can be read")
+        return warn("times", f"{counted(turns.unreadable, 'turn')} without a readable time: {REPAIR}")
+    return ok("times", f"{counted(len(turns.ids), 'turn')} with a readable time")
 
 
 def _parents(turns: _Turns) -> Finding:
     missing = sum(parent not in turns.ids for parent in turns.parents)
     if not missing:
-        return ok("parents", "every turn's parent is there")
-    return ok("parents", f"{counted(missing, 'turn')} after one that was deleted, read as a beginning")
+        return ok("parents", "every turn's parent exists")
+    return ok(
+        "parents",
+        f"{counted(missing, 'turn')} whose parent was deleted, treated as the start of a conversation",
+    )
 
 
 async def _vectors(store: VectorStore, collection: str) -> Finding:
@@ -172,8 +175,11 @@ async def _vectors(store: VectorStore, collection: str) -> Finding:
     )
     lacking = (await store.count(collection, point_filter)).count
     if lacking:
-        return warn("vectors", f"{counted(lacking, 'turn')} not found by meaning: start anew, or {REPAIR}")
-    return ok("vectors", "every completed turn is found by meaning")
+        return warn(
+            "vectors",
+            f"{counted(lacking, 'turn')} without vectors, so not recalled: restart the server, or {REPAIR}",
+        )
+    return ok("vectors", "every completed turn has its vectors")
 
 
 def _has_command() -> Filter:
@@ -193,7 +199,7 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
     if unsearched:
         some = ", ".join(unsearched[:3])
         findings.append(
-            warn("documents", f"{len(unsearched)} say ready and are not searched ({some}): {REPAIR}")
+            warn("documents", f"{len(unsearched)} are marked ready but are not searched ({some}): {REPAIR}")
         )
     if orphans:
         findings.append(
@@ -203,11 +209,11 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
         findings.append(
             warn(
                 "documents",
-                f"{unfinished} were being read in: the next start goes on with them; those of a restored "
-                "backup it marks failed, send them again",
+                f"{unfinished} were being read: the next start continues with them; those from a restored "
+                "backup are marked failed, upload them again",
             )
         )
-    return findings or [ok("documents", f"{counted(len(known), 'document')}, no chunk without one")]
+    return findings or [ok("documents", f"{counted(len(known), 'document')}, no chunk without its document")]
 
 
 async def _read_turns(store: VectorStore, collection: str) -> _Turns:

@@ -28,7 +28,7 @@ _DELETE_ARCHIVE = (
 )
 _SEARCH_ARCHIVE = "Made before the erasure and not searched: ask for the full proof, or delete the archive."
 _DELETE_STORE = "An earlier store, kept after a change of the embedding: delete the folder."
-_PREPARED = "A copy prepared for another embedding; it is brought up to date at the switch."
+_PREPARED = "A copy prepared for another embedding; it is updated at the switch."
 
 
 @dataclass(frozen=True, slots=True)

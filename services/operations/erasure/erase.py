@@ -45,10 +45,10 @@ _NO_OWNER = (
     "GET /admin/owners, or `wenmai erase --owners`, lists all there are."
 )
 _NO_OWNER_NAME = (
-    "owner: this is no name of an owner, which is local, key- with 16 hexadecimal digits or site- with 32; "
-    "not the key itself. GET /admin/owners, or `wenmai erase --owners`, lists all there are."
+    "owner: this is not an owner's name: those are local, key- with 16 hexadecimal digits and site- with 32, "
+    "never the key itself. GET /admin/owners, or `wenmai erase --owners`, lists all there are."
 )
-_NO_NAME = f"name: {ERASED_ID} stands where the id of something erased stood; it names nothing itself."
+_NO_NAME = f"name: {ERASED_ID} stands for the id of something erased and names nothing itself."
 
 
 class Erasure:

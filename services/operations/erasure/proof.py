@@ -235,8 +235,8 @@ def merged(searched: Sequence[Searched]) -> tuple[Searched, ...]:
 # The whole proof: fields that can name it, everything stored (in full mode), and copies of the store.
 
 
-_AGAIN = "Erase it again; if it is found once more, something else writes it: look at the place named."
-_UNDER_WAY = "Answers under way may still name it; they are cleaned when they end, and then nothing is left."
+_AGAIN = "Erase it again; if it is found once more, something else is writing it: check the place named."
+_UNDER_WAY = "Running answers may still name it; they are cleaned when they end, and then nothing is left."
 _NO_FILES = FileSearch()
 
 

@@ -73,7 +73,7 @@ class CopyBeside:
         if whole is not None:
             self.folders.take_over(whole)
         elif not self.folders.copy_fits(self.names, self.expected) and self.folders.discard_copy():
-            log.info("store_copy_removed", reason="it was of another embedding")
+            log.info("store_copy_removed", reason="it had another embedding")
 
     def _check_room(self) -> None:
         copied = allocated_bytes(self.folders.copy) if self.folders.copy.exists() else 0
@@ -81,8 +81,8 @@ class CopyBeside:
         free = shutil.disk_usage(self.folders.store.parent).free - self.names.low_disk_mb * MB
         if needed > max(free, 0):
             raise DiskFullError(
-                f"The copy needs about {max(1, needed // MB)} MB on the disk of the data folder, and "
-                f"{max(free, 0) // MB} MB may be used; make room and run this again."
+                f"The copy needs about {max(1, needed // MB)} MB on the disk of the data folder, but only "
+                f"{max(free, 0) // MB} MB may be used; free some space and run this again."
             )
 
 
@@ -195,7 +195,9 @@ class CollectionsBeside:
             if (level := await self._read(names.operations_collection)) is not None
         ]
         if catch_up and not levels:
-            raise StartRefusedError("--catch-up adds to collections that were copied before: there are none")
+            raise StartRefusedError(
+                "--catch-up adds to collections that were copied before, but there are none"
+            )
         if replace or not levels:
             return Limits()
         newest = max(levels, key=lambda level: level.ended_us)

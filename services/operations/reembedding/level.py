@@ -303,7 +303,7 @@ class CollectionSync:
         if since_us is not None and any(stamp(record) > since_us for record in removable):
             raise StartRefusedError(
                 f"collection {target!r} has been written to since it was copied: a server uses it already. "
-                f"Add --catch-up to add only what is missing there, or --replace to copy everything anew"
+                f"Add --catch-up to add only what is missing there, or --replace to copy everything again"
             )
 
 
@@ -370,7 +370,9 @@ async def check_vectors(
     sample = await _sample(target, copied, choice)
     for record, made in zip(sample, await maker.points(spec, sample), strict=True):
         if not _agree(spec, record, made):
-            raise CopyIncompleteError(f"a vector in the copy of {spec.name!r} is not the configured model's")
+            raise CopyIncompleteError(
+                f"a vector in the copy of {spec.name!r} is not from the configured model"
+            )
     return len(sample)
 
 

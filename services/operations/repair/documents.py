@@ -14,7 +14,7 @@ from services.store.clock import utc_now_us
 from services.store.dialect import Filter, VectorStore
 from services.store.points import equals, scroll_all
 
-LOST = "A part of the document's text is no longer stored; add it again."
+LOST = "Part of the document's text is no longer stored; add it again."
 _MAX_DOCUMENTS = 100_000
 
 

@@ -136,7 +136,7 @@ class CollectionImport:
         existing = await existing_points(self._store, self._collection, sorted(expected))
         if missing := len(expected - existing):
             raise ImportIncompleteError(
-                f"{missing} of {len(expected)} turns of {plan.source!r} are not there: run this again"
+                f"{missing} of {len(expected)} turns of {plan.source!r} are missing: run this again"
             )
 
 

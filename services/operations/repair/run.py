@@ -139,7 +139,7 @@ class Backfill:
             return await self._back_up(reason)
         except UnavailableError as error:
             kind = DiskFullError if isinstance(error, DiskFullError) else UnavailableError
-            raise kind(f"Nothing was changed, for no backup could be made: {error}") from error
+            raise kind(f"Nothing was changed, because no backup could be made: {error}") from error
 
     async def _write(
         self, plan: BackfillPlan, report: BackfillReport, on_progress: Progress

@@ -126,17 +126,17 @@ class Retention:
         """Return why the clock is not trusted, or "" if it is."""
         if matched > GUARDED_TURNS and self._records is not None and not await self._records.any():
             return (
-                f"{matched} turns would go and no session has a record, so that no hold is known: is "
-                "COLLECTION_SUFFIX the right one? If it is, clean up by hand once."
+                f"{matched} turns would be deleted, but no session has a record, so holds are unknown: is "
+                "COLLECTION_SUFFIX right? If it is, clean up by hand once."
             )
         last_run = await self._last_run(now_us)
         last_run_us = last_run.began_us if last_run else None
         before = ClockMark.read(last_run.details.get("clock", "")) if last_run else None
         if (moved_us := self._mark().moved_us(before)) > MAX_MOVED_US:
             return (
-                f"The clock of this machine was put forward by {moved_us / DAY_US:.1f} days since the last "
-                f"clean-up; it says {rfc3339(now_us)[:10]}, and {matched} turns would go. If the date is "
-                "right, clean up by hand once."
+                f"The clock of this machine was moved forward by {moved_us / DAY_US:.1f} days since the last "
+                f"clean-up; it says {rfc3339(now_us)[:10]}, and {matched} turns would be deleted. If the "
+                "date is right, clean up by hand once."
             )
         began = Filter(must=[in_range("created_us", gte=still_since(now_us, days), lte=now_us)])
         count = await self._turns.count(began) if last_run_us is None else 0
@@ -145,7 +145,8 @@ class Retention:
         last = f"the last clean-up was on {rfc3339(last_run_us)[:10]}" if last_run_us else "no turn is newer"
         return (
             f"By the clock of this machine it is {rfc3339(now_us)[:10]}; {last}, longer ago than the limit "
-            f"of {days} days, and {matched} turns would go at once. If the date is right, clean up by hand "
+            f"of {days} days, and {matched} turns would be deleted at once. If the date is right, clean up "
+            "by hand "
             "once."
         )
 

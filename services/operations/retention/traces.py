@@ -152,7 +152,9 @@ async def delete_undo_files(folder: Path) -> None:
     """Delete all undo files in DATA_DIR: they contain texts of turns. Raises OSError."""
     deleted = await asyncio.to_thread(_delete, folder)
     if deleted:
-        log.info("undo_files_deleted", files=deleted, why="earlier versions wrote them, and none is read")
+        log.info(
+            "undo_files_deleted", files=deleted, why="earlier versions wrote them; they are no longer used"
+        )
 
 
 def _delete(folder: Path) -> int:

@@ -134,7 +134,7 @@ class SlotRunner:
         self._due.skip(slot)
         moved, now = f"{moved_us / HOUR_US:.1f} hours", rfc3339(self._clock())
         log.warning("cleanup_put_off", slot=rfc3339(slot), now=now, clock_put_forward_by=moved)
-        why = f"the clock was put forward by {moved}, to {now}; the next slot is run if it stays so"
+        why = f"the clock was moved forward by {moved}, to {now}; the next run takes place if it stays so"
         await self._lease.note(slot, why)
         await self.refresh()
 
@@ -180,7 +180,7 @@ class SlotRunner:
                 await asyncio.sleep(pause_s)
                 continue
             if after is None or after.token != ended.token:
-                log.error("cleanup_lost", slot=rfc3339(held.slot), reason="another worker has the slot")
+                log.error("cleanup_lost", slot=rfc3339(held.slot), reason="another worker has taken this run")
             if after is not None:
                 self._due.observe(after)
             return

@@ -46,7 +46,7 @@ BAD: dict[str, tuple[Answer | None, Cause, str]] = {
     ),
     "404": (refusing("404 Not Found"), Cause.REFUSED, "Check the model's name in model ([llms.default])"),
     "429": (refusing("429 Too Many"), Cause.REFUSED, "the quota is used up"),
-    "500": (refusing("500 Oops"), Cause.REFUSED, "look at its log"),
+    "500": (refusing("500 Oops"), Cause.REFUSED, "check its log"),
     "hangs": (Answer(end="never"), Cause.TIMEOUT, "TOKEN_TIMEOUT_S"),
     "no JSON": (Answer((b"<html>It works!</html>",)), Cause.NOT_AN_ANSWER, "Check base_url"),
     "closes in the middle": (

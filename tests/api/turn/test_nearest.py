@@ -104,9 +104,7 @@ async def test_while_documents_are_ingested_no_answer_says_that_they_contain_not
         "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。最接近的标题："
     )
     english = await answer_during_ingestion(tmp_path / "en", "What does it say of parrots?", stream=False)
-    assert english.startswith(
-        "Documents are still being read in, and nothing that answers this was found yet."
-    )
+    assert english.startswith("Documents are still being read, and nothing that answers this was found yet.")
 
 
 async def test_while_documents_are_ingested_quotes_are_said_to_come_from_part_of_them(

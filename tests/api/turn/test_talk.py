@@ -74,7 +74,7 @@ async def test_an_objection_is_answered_with_what_the_documents_say(app: App) ->
         (("你從哪裡看到的", "你喺邊度睇到㗎"), "上一個回答引用了："),
         (
             ("are you sure?", "prove it"),
-            "I answer from the documents alone and judge nothing. This is what they say:",
+            "I answer only from the documents and make no judgements. This is what they say:",
         ),
         (("where did you get that?", "says who?"), "The last answer quotes:"),
     ):

@@ -107,7 +107,7 @@ async def no_violations(page: Page) -> None:
 
 async def library(page: Page) -> None:
     """The card of an item; the library belongs to this test."""
-    modules = {"modules": [{"name": "客服", "batches": 1}], "problems": ["a.md: no item in it."]}
+    modules = {"modules": [{"name": "客服", "batches": 1}], "problems": ["a.md: it contains no items."]}
     items = {"items": [{"title": "售前", "content": "你是顾问。", "variables": []}], "next": None}
     await page.route("**/library", lambda route: route.fulfill(json=modules))
     await page.route(

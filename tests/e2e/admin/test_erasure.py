@@ -397,7 +397,7 @@ async def test_the_placeholder_id_for_erased_content_is_refused(app: App) -> Non
     for kind in ("turn", "session", "document", "owner"):
         asked: dict[str, Any] = {"kind": kind, "name": ERASED_ID, "confirm": ERASED_ID, "dry_run": False}
         refused = await app.client.post("/admin/erase", params=asked)
-        assert (refused.status_code, "stands where" in refused.text) == (422, True), kind
+        assert (refused.status_code, "stands for" in refused.text) == (422, True), kind
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")

@@ -199,7 +199,7 @@ async def test_a_missing_folder_aborts_the_start_naming_it(tmp_path: Path) -> No
     with pytest.raises(StartRefusedError) as refused:
         async with open_app(make_settings(tmp_path, conversation={"prompts_dir": missing})):
             pass
-    assert str(refused.value) == f"PROMPTS_DIR = {missing!r} is refused: it is no folder."
+    assert str(refused.value) == f"PROMPTS_DIR = {missing!r} is refused: it is not a folder."
 
 
 def test_every_built_in_text_can_be_in_the_folder_unchanged(tmp_path: Path) -> None:
@@ -208,5 +208,5 @@ def test_every_built_in_text_can_be_in_the_folder_unchanged(tmp_path: Path) -> N
         (tmp_path / path.name).write_text(f"\ufeff{path.read_text('utf-8')}", "utf-8")
     (tmp_path / ".hidden").write_text("x", "utf-8")
     assert len(PromptLibrary(tmp_path).reload()) == len(list(PROMPTS.glob("*.md")))
-    with pytest.raises(BadRequestError, match="no folder"):
+    with pytest.raises(BadRequestError, match="not a folder"):
         PromptLibrary(tmp_path / "nowhere")

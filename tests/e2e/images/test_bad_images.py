@@ -39,25 +39,29 @@ def by_url(url: str) -> list[dict[str, Any]]:
 
 
 BAD: dict[str, tuple[list[dict[str, Any]], str, str]] = {
-    "an address": (by_url("https://example.org/a.png"), "从不去网上取图", "never fetches"),
+    "a web address": (by_url("https://example.org/a.png"), "从不去网上取图", "never fetches"),
     "a file": (by_url("file:///etc/passwd"), "不是 data:image", "is not of the form"),
     "no base64": (by_url("data:image/png;base64,%%%"), "base64", "base64"),
     "cut base64": (by_url(url_of(picture())[:-3]), "base64", "base64"),
     "nothing": (by_url("data:image/png;base64,"), "base64", "base64"),
-    "svg": ([part(SVG, "image/svg+xml")], "格式不支持", "not supported"),
-    "svg as png": ([part(SVG)], "格式不支持", "not supported"),
-    "html": (by_url("data:text/html;base64,PGI+"), "格式不支持", "not supported"),
-    "another type": ([part(picture("JPEG"))], "类型不符", "not of the type"),
+    "svg": ([part(SVG, "image/svg+xml")], "格式不支持", "unsupported format"),
+    "svg as png": ([part(SVG)], "格式不支持", "unsupported format"),
+    "html": (by_url("data:text/html;base64,PGI+"), "格式不支持", "unsupported format"),
+    "another type": ([part(picture("JPEG"))], "类型不符", "declared type"),
     "cut": ([part(picture("JPEG", (900, 900), quality=95)[:-4_000], "image/jpeg")], "损坏", "damaged"),
     "cut png": ([part(picture(size=(300, 300))[:-40])], "损坏", "damaged"),
     "animated": ([part(animated(), "image/gif")], "动图", "animated"),
     "animated png": ([part(animated("PNG"))], "动图", "animated"),
-    "also a zip": ([part(also_a_zip())], "还有别的内容", "something else"),
-    "also html": ([part(picture() + b"<html><script>alert(1)</script>")], "还有别的内容", "something else"),
+    "also a zip": ([part(also_a_zip())], "还有别的内容", "more than the image"),
+    "also html": (
+        [part(picture() + b"<html><script>alert(1)</script>")],
+        "还有别的内容",
+        "more than the image",
+    ),
     "also pdf": (
         [part(picture("JPEG", comment=b"%PDF-1.7"), "image/jpeg")],
         "还有别的内容",
-        "something else",
+        "more than the image",
     ),
     "too large": ([part(bytes(MAX_IMAGE_BYTES + 1))], "太大", "too large"),
     "too many": ([part(picture())] * (MAX_IMAGES + 1), "最多带 6 张", "6 images at most"),
@@ -84,7 +88,7 @@ async def test_a_model_without_vision_refuses_before_anything_is_checked_or_stor
     before = await look.stored()
     refused = await look.post([text(WHAT), part(SVG)], "blind")
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "image_refused")
-    assert "看不了图片" in refused.json()["error"]["message"]
+    assert "不支持图片" in refused.json()["error"]["message"]
     messages = [{"role": "user", "content": [text("What is it?"), part(picture())]}]
     body = {"model": "wenmai/blind", "messages": messages}
     refused = await look.app.client.post("/v1/chat/completions", json=body)

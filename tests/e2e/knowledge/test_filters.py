@@ -271,7 +271,7 @@ async def test_why_not_says_that_a_document_is_excluded_by_the_filters(filled: F
     limited = {"filters": {"tags": ["2024"]}}
     beyond = (await search(app, QUESTION, document_id=ids["bare"], **limited))["document"]
     assert (beyond["stage"], beyond["chunks"][0]["stage"]) == ("filters", "filters")
-    assert "outside the limits" in beyond["message"]
+    assert "excluded by the filters" in beyond["message"]
     within = (await search(app, QUESTION, document_id=ids["new"], **limited))["document"]
     assert within["stage"] == "shown"
     assert within["chunks"][0]["dense"]["rank"] == 1

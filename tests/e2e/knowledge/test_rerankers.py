@@ -47,7 +47,7 @@ async def test_when_a_rerank_server_dies_the_built_in_one_takes_over_and_a_warni
     assert fallen.finished["status"] == "completed"
     assert fallen.sources[0]["score"] not in (0.0, 0.875)
     assert warnings(fallen.statuses) == [
-        (WARNING, "The reranker cannot be reached: the built-in one ranked this time.")
+        (WARNING, "The reranker cannot be reached; the built-in one was used instead.")
     ]
     assert warnings(chinese.statuses) == [(WARNING, "重排服务暂时不可用，本轮改用内置的重排。")]
     assert stub.bodies[0]["query"] == QUESTION

@@ -17,7 +17,7 @@ from tests.support.wire.sse import Frame, Streamed, frames
 
 WARNED = {
     "code": "reranker_unavailable",
-    "message": "The reranker cannot be reached: the built-in one ranked this time.",
+    "message": "The reranker cannot be reached; the built-in one was used instead.",
 }
 FIRST = "What does the team plan cost?"
 FOLLOW_UP = "Hmm, wieviel?"

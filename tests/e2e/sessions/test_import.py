@@ -111,7 +111,7 @@ async def test_refusals_count_in_characters_and_have_no_library_prefix(app: App)
     assert await refused(app, 422, turns=[qa(answer=long)]) == (
         "turns.0.answer: 10000001 characters, at most 10000000 are allowed"
     )
-    assert await refused(app, 422) == "body: either turns or messages must be given, and not both"
+    assert await refused(app, 422) == "body: give either turns or messages, not both"
     assert await refused(app, 422, turns=[qa("a\0")]) == (
         "turns.0.question: must not contain the NUL character"
     )

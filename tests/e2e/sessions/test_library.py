@@ -102,16 +102,16 @@ async def test_bad_files_are_reported_in_a_line_and_affect_nothing_else(app: App
     problems = "\n".join(listed["problems"])
     assert len(listed["problems"]) == 10
     for line in (
-        "loose.md: it stands in no folder",
+        "loose.md: it is not in a folder",
         "linked: a link that leads out",
         "ring: ",
         "link.md: a link that leads out",
-        "客服/broken.json: line 1: no valid JSON",
-        "客服/empty.md: no heading in it",
-        "客服/人设.md: 客服/人设.json is this batch already",
-        "客服/notes.txt: a batch is a file that ends in .md, .csv, .json",
+        "客服/broken.json: line 1: invalid JSON",
+        "客服/empty.md: it has no headings",
+        "客服/人设.md: 客服/人设.json already has this batch",
+        "客服/notes.txt: a batch is a file ending in .md, .csv, .json",
         "客服/large.md: it has more than 1000000 bytes",
-        "客服/pipe.md: it is no file",
+        "客服/pipe.md: it is not a file",
     ):
         assert line in problems
     assert "hidden" not in (await app.client.get("/library/客服/inner")).text

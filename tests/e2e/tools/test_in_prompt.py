@@ -78,7 +78,7 @@ async def test_calls_beyond_the_parallel_limit_are_refused_in_the_prompt(form: s
     asked = Step("", calls) if form == "native" else Step(text)
     turn = await asking.turn(await asking.ask(form, asked, Step("今天是晴天。")))
     assert [use["state"] for use in turn["tool_calls"]] == ["done"] * MAX_CALLS + ["failed"]
-    assert str(asking.stub.bodies[1]["messages"]).count(f"At most {MAX_CALLS} calls are made at once") == 1
+    assert str(asking.stub.bodies[1]["messages"]).count(f"At most {MAX_CALLS} calls can be made at once") == 1
 
 
 def text_of(stub: ToolStub, at: int, form: str) -> str:
@@ -140,7 +140,7 @@ async def test_a_model_with_the_interface_receives_the_pairs_of_one_without(aski
             '<tool_call>\n{"name": "t__echo", "arguments": {"text"\n</tool_call>',
             "The arguments are not JSON.",
         ),
-        ("<tool_call>\nt__echo(1)\n</tool_call>", "There is no such tool. There are: t__"),
+        ("<tool_call>\nt__echo(1)\n</tool_call>", "There is no such tool. Available: t__"),
         ('<tool_call>\n{"name": "t__none"}\n</tool_call>', "There is no such tool."),
         (written("t__injected"), "</tool\u200d"),
         (written("t__large"), "more characters were left out]"),
@@ -237,7 +237,7 @@ async def test_a_call_that_writes_waits_for_a_person(asking: Asking) -> None:
     assert await decide(asking, turn_id, second, approve=False) == ""
     assert (await asked).answer == "好。"
     assert calls_made(asking.folder).count("note") == before + 1
-    assert "The person refused this call" in asking.stub.bodies[1]["messages"][-1]["content"]
+    assert "The user refused this call" in asking.stub.bodies[1]["messages"][-1]["content"]
 
 
 async def test_the_budget_drops_a_pair_as_a_whole(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ async def test_a_model_without_either_is_refused_with_the_way_to_enable_tools(as
     body = {"question": WEATHER, "model_id": "bare", "tools": ["t"]}
     reply = await asking.app.client.post(CHAT, json=body)
     assert reply.status_code == 422
-    assert 'Write tools = "prompt" into its table' in reply.json()["error"]["message"]
+    assert 'Put tools = "prompt" in its table' in reply.json()["error"]["message"]
 
 
 def echoes(*words: str) -> list[dict[str, Any]]:

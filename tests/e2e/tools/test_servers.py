@@ -189,7 +189,7 @@ async def test_a_person_approves_one_call_and_refuses_another(way: str, form: st
     assert await decide(asking, turn_id, "c2", approve=True) == ""
     assert (await asked).answer == "好。"
     results = pairs(asking)
-    assert "The person refused this call: it was not made." in results["c1"]
+    assert "The user refused this call, so it was not made." in results["c1"]
     assert "noted: 二" in results["c2"]
     assert calls_made(asking.folder).count("note") == before + 1
 

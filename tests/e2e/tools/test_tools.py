@@ -400,7 +400,7 @@ async def test_a_call_that_writes_waits_for_a_person_who_approves_one_and_refuse
     assert calls_made(asking.folder).count("note") == before + 1
     results = asking.stub.results(1)
     assert "noted: 一" in results["c1"]
-    assert "The person refused this call: it was not made." in results["c2"]
+    assert "The user refused this call, so it was not made." in results["c2"]
     assert "三" in results["c3"]
     states = [(each["call_id"], each["state"]) for each in streamed.statuses if each["stage"] == "tool"]
     for call_id, last in (("c1", "done"), ("c2", "refused")):
@@ -423,6 +423,6 @@ async def test_a_call_that_nobody_approves_is_refused_in_the_end(tmp_path: Path)
             again = {**body, "turn_id": turn_id, "stream": False}
             whole = await app.client.post(CHAT, json=again)
     assert streamed.answer == "好。"
-    assert "Nobody approved this call in time" in stub.results(1)["c1"]
+    assert "This call was not approved in time" in stub.results(1)["c1"]
     assert calls_made(tmp_path) == []
     assert [(each["code"], each["calls"]) for each in whole.json()["warnings"]] == [("tools_unapproved", 1)]

@@ -175,7 +175,7 @@ async def test_the_command_shows_the_plan_and_applies_it(tmp_path: Path) -> None
     async with serving(make_settings(tmp_path / "data")) as url:
         where = ("import", str(file), "--url", url)
         plan = await asyncio.to_thread(command, "wenmai", *where)
-        assert "3 new turns would be brought in" in plan.stdout, plan.stderr
+        assert "3 new turns would be imported" in plan.stdout, plan.stderr
         applied = await asyncio.to_thread(command, "wenmai", *where, "--apply", "--json")
         assert json.loads(applied.stdout)["applied"] is True
         again = await asyncio.to_thread(command, "wenmai", *where)

@@ -229,8 +229,8 @@ async def test_a_revoked_an_expired_and_a_guessed_link_open_nothing(
     ("accepted", "language", "words"),
     [
         ("zh-CN,zh;q=0.9,en;q=0.8", "zh", "这个链接打不开了"),
-        ("en-GB,en;q=0.9", "en", "This link leads nowhere"),
-        ("fr", "en", "This link leads nowhere"),
+        ("en-GB,en;q=0.9", "en", "This link does not work"),
+        ("fr", "en", "This link does not work"),
     ],
 )
 async def test_a_browser_gets_a_page_that_explains_why_a_link_opens_nothing(

@@ -273,7 +273,7 @@ async def test_refusals_have_openais_form(at: Door) -> None:
         assert (error.code, error.type) == (expected, "invalid_request_error"), changes
         assert error.body["message"], changes  # type: ignore[index]
         if set(changes) <= {"n", "logprobs", "tool_choice", "response_format"}:
-            assert "leave it out" in error.body["message"], changes  # type: ignore[index]
+            assert "omit it" in error.body["message"], changes  # type: ignore[index]
     with pytest.raises(openai.APIStatusError) as too_large:
         await at.ask([user("x" * 33_000_000)])
     assert too_large.value.status_code == 413

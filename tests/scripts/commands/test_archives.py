@@ -90,8 +90,8 @@ async def test_a_count_says_why_the_archive_could_not_be_restored(
         return capsys.readouterr().out
 
     assert (await count(tmp_path / "new")).endswith("add --apply to restore it into an empty store.\n")
-    assert "holds a store, and only one without points is filled" in await count(session[0])
-    assert "holds a store" in json.loads(await count(session[0], "--json"))["problem"]
+    assert "already contains a store; only an empty one can be filled" in await count(session[0])
+    assert "already contains a store" in json.loads(await count(session[0], "--json"))["problem"]
 
 
 @pytest.mark.full("runs commands as processes of their own")
@@ -101,7 +101,7 @@ async def test_a_damaged_archive_is_reported_by_verify_and_refused_by_restore(
     archive = tmp_path / "kept.wenmai.zip"
     assert await back_up(settings_of(session[0]), "--to", str(archive)) == 0
     assert await back_up(settings_of(tmp_path), "--verify", str(archive)) == 0
-    assert "is whole" in capsys.readouterr().out
+    assert "is intact" in capsys.readouterr().out
     whole = bytearray(archive.read_bytes())
     whole[len(whole) // 3] ^= 1
     archive.write_bytes(whole)

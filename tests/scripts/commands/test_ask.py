@@ -109,7 +109,7 @@ async def test_an_exported_conversation_is_previewed_and_imported_again(
             printed = capsys.readouterr()
             return printed.out or printed.err
 
-        assert "Wenmai: 1 conversation, 0 new turns would be brought in" in await run()
+        assert "Wenmai: 1 conversation, 0 new turns would be imported" in await run()
         assert "409" in await run("--apply", code=2)
         await client.delete(session)
         assert f"{QUESTION}: 1 turn, 1 new, 1 branch\n" in await run()
@@ -125,10 +125,10 @@ async def test_a_refused_question_and_key_are_reported_in_the_same_line_everywhe
 ) -> None:
     """Discriminates: the server's bare sentence; its hint with "Bearer <key>" masked."""
     async with serving(make_settings(tmp_path, server={"api_keys": (KEY,)})) as url:
-        key = "the server refuses (401): API key missing or wrong: "
+        key = "the server refused (401): API key missing or wrong: "
         key += "set WENMAI_KEY to one of the server's API_KEYS or ADMIN_API_KEYS"
-        model = "the server refuses (404): model_id: unknown model. Configured: default."
-        session = "the server refuses (422): session_id: this is no id: a UUID is expected."
+        model = "the server refused (404): model_id: unknown model. Configured: default."
+        session = "the server refused (422): session_id: this is no id: a UUID is expected."
         for sent, words, exit_code, line in (
             ("", ["ask", "Hello?"], 2, key),
             ("", ["sessions"], 2, key),
@@ -206,7 +206,7 @@ def test_in_a_conversation_a_refused_question_is_reported_and_the_next_one_asked
     monkeypatch.setenv("API_KEYS", KEY)
     assert wenmai.main(["ask", "--url", server.url]) == 1
     printed = capsys.readouterr()
-    assert "wenmai: the server refuses (422): " in printed.err
+    assert "wenmai: the server refused (422): " in printed.err
     assert "退款\u3000要 \\x1b[2Jthree days" in printed.out
 
 

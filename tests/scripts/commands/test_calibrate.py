@@ -70,7 +70,7 @@ async def test_unusable_input_is_refused_in_a_line(
 ) -> None:
     refusals = {
         (): "One of these is needed: QUESTIONS.jsonl, --ratings, --undo, --show.",
-        ("a.jsonl", "--show"): "QUESTIONS.jsonl does not go with --show.",
+        ("a.jsonl", "--show"): "QUESTIONS.jsonl cannot be combined with --show.",
         ("none.jsonl",): "wenmai: none.jsonl cannot be read: No such file or directory\n",
     }
     monkeypatch.chdir(tmp_path)

@@ -140,7 +140,7 @@ async def test_an_unknown_name_is_noted(settings: Settings, capsys: pytest.Captu
     """Discriminates: a typo in an owner's name that looks like a proof."""
     async with open_app(settings) as app:
         await app.ask("How much?")
-    for name, reason in (("locl", "no name of an owner"), (f"key-{'0' * 16}", "wenmai erase --owners")):
+    for name, reason in (("locl", "not an owner's name"), (f"key-{'0' * 16}", "wenmai erase --owners")):
         for more in ((), ("--apply", "--yes")):
             with pytest.raises(CommandError, match=reason) as refused:
                 await run_it(settings, "--owner", name, *more)

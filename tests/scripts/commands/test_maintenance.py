@@ -285,7 +285,7 @@ def test_the_doctor_names_the_servers_own_limit(small_server: tuple[RunningServe
     server, folder = small_server
     environment = {"DATA_DIR": str(folder), "EMBEDDING": HASHING, "WENMAI_KEY": "secret"}
     shown = command("wenmai", "doctor", "--url", server.url, **environment)
-    assert "the server's turns older than 365 days go" in shown.stdout
+    assert "the server's turns older than 365 days are deleted" in shown.stdout
 
 
 async def test_a_wrong_key_is_reported_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:

@@ -164,7 +164,7 @@ async def test_two_at_once_do_not_delete_each_others_copy(tmp_path: Path) -> Non
         pass
     settings = with_embedding(tmp_path, OTHER)
     async with open_reembedding(settings) as parts, parts.open_target():
-        with pytest.raises(CommandError, match="no server that can be asked"):
+        with pytest.raises(CommandError, match="not a server that can be asked"):
             await apply(tmp_path)
         assert store_folders(tmp_path) == ["store", "store.reembed"]
 

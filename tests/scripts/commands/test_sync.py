@@ -81,7 +81,7 @@ async def test_beside_a_server_it_asks_the_server_and_prints_its_report(
         for file in files:
             file.unlink()
         assert await run_sync(settings, "--url", url) == 1
-        assert "The folder is empty, though 3 documents" in capsys.readouterr().out
+        assert "The folder is empty, but 3 documents" in capsys.readouterr().out
         assert await run_sync(settings, "--url", url, "--yes") == 0
         assert numbers(capsys.readouterr().out)["removed"] == 3
         assert await run_sync(settings, "--url", url, "--source", "other") == 2

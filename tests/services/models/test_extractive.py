@@ -21,8 +21,8 @@ PASSAGE = f'<passage id="1" file="fees.md" heading="Fees" relevance="{{:.2f}}">\
     [
         (
             "What is the yearly fee?", "From the documents:", "The closest passage I found:",
-            "Documents are still being read in. From the documents:",
-            "Documents are still being read in; ask again soon. The closest passage so far:",
+            "Documents are still being read. From the documents:",
+            "Documents are still being read; ask again soon. The closest passage so far:",
         ),
         (
             "每年的费用 fee 是多少？", "资料中的相关内容：", "最接近的内容：",

@@ -45,6 +45,6 @@ def test_a_passage_in_another_language_comes_first_only_if_clearly_better() -> N
 def test_a_code_without_results_is_mentioned() -> None:
     assert answer(ReadBack("", "E02 多少钱", ())).startswith("资料中没有找到说明 E02 的内容。")
     said = answer(ReadBack("", "What is QP-4999?", ()))
-    assert said.startswith("The documents hold nothing that explains QP-4999.")
+    assert said.startswith("The documents contain nothing that explains QP-4999.")
     said = answer(ReadBack("", "Which printer shows E02?", ()))
-    assert said.startswith("The documents hold nothing that answers this.")
+    assert said.startswith("The documents contain nothing that answers this.")

@@ -117,11 +117,11 @@ async def test_a_missing_or_suddenly_empty_folder_loses_nothing(bench: Bench) ->
     await bench.run()
     (bench.folder / "a.md").unlink()
     empty = await bench.run()
-    assert "is empty, though 1 documents" in empty.problem
+    assert "is empty, but 1 documents" in empty.problem
     assert "wenmai sync --source docs --yes" in empty.problem
     bench.folder.rmdir()
     away = await bench.run(allow_removals=True)
-    assert "cannot be looked into" in away.problem
+    assert "cannot be read" in away.problem
     assert (empty.is_fine, away.is_fine) == (False, False)
     assert set(bench.knowledge.searched()) == {"docs/a.md"}
     bench.folder.mkdir()
@@ -143,7 +143,7 @@ async def test_if_most_files_are_missing_the_removal_waits_for_confirmation(
     bench.write("new.md", "this one is read all the same")
     held = await bench.run()
     assert (counts(held), held.held_back) == ((1, 0, 0, 10, 0), 20)
-    assert held.problem.startswith("20 of 30 files are gone, more than half: their documents were not")
+    assert held.problem.startswith("20 of 30 files are missing, more than half: their documents were not")
     assert len(bench.knowledge.searched()) == 31
     done = await bench.run(allow_removals=True)
     assert (counts(done), done.held_back, done.is_fine) == ((0, 0, 20, 11, 0), 0, True)

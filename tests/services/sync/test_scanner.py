@@ -105,9 +105,9 @@ async def test_undecodable_names_are_failures_and_crash_nothing(tmp_path: Path) 
     assert paths_of(results) == ["good.md"]
     reasons = {bad.path: bad.reason for bad in results.bad}
     assert reasons[r"gb\udcce\udcc4.md"] == "Its name is not valid UTF-8 text: rename it."
-    assert reasons[r"line\nbreak.md"] == "Its name has a control character in it: rename it."
+    assert reasons[r"line\nbreak.md"] == "Its name contains a control character: rename it."
     assert reasons["CON.md"] == "The name is reserved by some operating systems."
-    assert reasons[r"tab\there"].endswith("Nothing in this folder is read.")
+    assert reasons[r"tab\there"].endswith("Nothing in this folder was read.")
     "".join(reasons).encode()  # they contain nothing that could not be sent or stored
 
 
@@ -118,12 +118,12 @@ async def test_of_two_names_equal_in_nfc_one_is_read_and_the_other_a_failure(tmp
     if len(os.listdir(tmp_path)) == 1:
         pytest.skip("this file system takes them for one name")
     assert [file.external_id for file in results.files] == ["docs/Caf\u00e9.md"]
-    assert "other Unicode forms" in results.bad[0].reason
+    assert "another Unicode form" in results.bad[0].reason
 
 
 async def test_a_missing_folder_is_a_problem_and_not_an_empty_one(tmp_path: Path) -> None:
     missing = await scan(tmp_path / "missing")
-    assert "cannot be looked into (No such file or directory)" in missing.problem
+    assert "cannot be read (No such file or directory)" in missing.problem
     fill(tmp_path, "file.md")
     assert (await scan(tmp_path / "file.md")).problem
     (tmp_path / "file.md").unlink()
@@ -141,7 +141,7 @@ async def test_an_unreadable_folder_is_a_failure_and_its_files_do_not_count_as_r
     finally:
         (tmp_path / "closed").chmod(0o700)
     assert (paths_of(results), results.unseen) == (["b.md"], ("docs/closed/",))
-    assert results.bad[0].reason == "The folder cannot be looked into: Permission denied."
+    assert results.bad[0].reason == "The folder cannot be read: Permission denied."
 
 
 async def test_a_path_too_long_for_an_id_still_gets_one(tmp_path: Path) -> None:

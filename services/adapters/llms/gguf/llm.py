@@ -91,7 +91,7 @@ def _check_file(path: Path, setting: str) -> None:
     except (OSError, ValueError) as error:
         raise StartRefusedError(f"{setting} cannot be read: {error}") from error
     if magic != _MAGIC:
-        raise StartRefusedError(f"{setting} is no GGUF file; give the path of a .gguf file")
+        raise StartRefusedError(f"{setting} is not a GGUF file; give the path of a .gguf file")
 
 
 def _check_package(table: str) -> None:

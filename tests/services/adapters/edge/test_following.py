@@ -105,7 +105,7 @@ async def test_a_refused_write_reports_nothing(client: EdgeClient) -> None:
 async def test_a_collection_created_or_deleted_meanwhile_ends_the_copy(
     client: EdgeClient,
 ) -> None:
-    lost = f"{OTHER} was created or deleted.* start over"
+    lost = f"{OTHER} was created or deleted.* start the copy again"
     for change in (client.delete_collection(OTHER), make_collection(client, OTHER)):
         await make_collection(client, OTHER)
         async with client.follow() as feed, client.follow([COLLECTION]) as unconcerned:
@@ -124,7 +124,7 @@ async def test_another_store_process_does_not_know_the_feed_and_says_so(client: 
             await client.count(COLLECTION)
         async with client.follow() as later:
             await client.upsert(COLLECTION, [thing(1)])
-            with pytest.raises(StoreUnavailableError, match="start over"):
+            with pytest.raises(StoreUnavailableError, match="start the copy again"):
                 await feed.changed()
             assert await later.changed() == {COLLECTION: [nth_id(1)]}
 

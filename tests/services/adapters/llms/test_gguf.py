@@ -309,8 +309,8 @@ def is_alive(process: psutil.Process) -> bool:
     ("content", "message"),
     [
         (None, "no such file"),
-        (b"", "no GGUF file"),
-        (b"PK\x03\x04 something else", "no GGUF file"),
+        (b"", "not a GGUF file"),
+        (b"PK\x03\x04 something else", "not a GGUF file"),
         (b"GGUF", "llama.cpp cannot load it"),
         (b"GGUF\x03\x00\x00\x00" + bytes(range(1, 256)) * 40, "number of tensors"),
         ("beginning", "not within the file bounds"),

@@ -64,7 +64,7 @@ def test_a_symbolic_link_is_refused(file_name: str) -> None:
 
 @EVERY_KIND
 def test_an_archive_without_the_main_part_is_a_different_kind_of_file(file_name: str) -> None:
-    with pytest.raises(UnsupportedMediaError, match="check its ending"):
+    with pytest.raises(UnsupportedMediaError, match="check its extension"):
         parse_document(file_name, archive({"other.xml": b"<x/>"}))
 
 

@@ -210,7 +210,7 @@ async def test_a_truncated_or_foreign_file_is_ignored(tmp_path: Path) -> None:
     (life / "half.partial").write_bytes(b"abc")
     spool = Spool(tmp_path / FOLDER)
     assert await spool.claim() == [header()]
-    with pytest.raises(StoreUnavailableError, match="not what it was"):
+    with pytest.raises(StoreUnavailableError, match="has changed since it was accepted"):
         await spool.read("job")
     assert not (life / "half.partial").exists()
     await spool.close()

@@ -222,7 +222,7 @@ async def test_a_half_filled_server_is_refused_and_the_same_restore_finishes_it(
             await store.upsert("conversations", [a_point(100, ("turn", "question"))])
         with pytest.raises(StartRefusedError, match="a restore of"):
             await refuse_half_filled(store, settings.operations_collection)
-        with pytest.raises(StartRefusedError, match="did not end"):
+        with pytest.raises(StartRefusedError, match="not finished"):
             await Target(store, settings).begin("a move", operations)
         await restore(backup[0], Target(store, settings))
         await refuse_half_filled(store, settings.operations_collection)

@@ -141,7 +141,7 @@ async def test_without_room_a_backup_is_refused_before_anything_is_written(
     store: VectorStore, tmp_path: Path
 ) -> None:
     settings = settings_of(tmp_path).model_copy(update={"low_disk_mb": 1_000_000_000})
-    with pytest.raises(DiskFullError, match="not enough room"):
+    with pytest.raises(DiskFullError, match="not enough space"):
         await Backups(store, settings).create(tmp_path / "backups", "command")
     assert os.listdir(tmp_path / "backups") == []
 

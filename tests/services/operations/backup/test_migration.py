@@ -77,6 +77,6 @@ async def test_missing_points_are_noticed(tmp_path: Path) -> None:
     async with open_store("memory", tmp_path) as source:
         await make(source, settings)
         await fill(source, settings)
-        with pytest.raises(MoveIncompleteError, match="the target does not have"):
+        with pytest.raises(MoveIncompleteError, match="the target has a different number"):
             await move(source, Target(target, settings))  # type: ignore[arg-type]
     await target.close()

@@ -248,5 +248,5 @@ async def test_a_prepared_copy_is_reported_as_such(app: App, prover: Prover) -> 
     proof, _ = await prover.prove(TURN, ErasureOptions())
     assert [(each.name, each.holds) for each in proof.backups] == [("store.reembed", "may")]
     assert [(each.place, each.hits) for each in proof.left] == [("prepared copy: store.reembed", 0)]
-    assert "brought up to date at the switch" in proof.left[0].what_to_do
+    assert "updated at the switch" in proof.left[0].what_to_do
     copy.rmdir()

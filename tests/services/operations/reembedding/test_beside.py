@@ -132,7 +132,7 @@ async def test_without_room_for_a_copy_nothing_is_started(tmp_path: Path) -> Non
     async with opened_embedding(ModelSettings(embedding=WIDER)) as wider:
         copy = CopyBeside(folders, names, wider, lambda: open_beside(tmp_path, folders.copy.name))
         async with open_edge_client(folders.store) as source:
-            with pytest.raises(DiskFullError, match="make room"):
+            with pytest.raises(DiskFullError, match="free some space"):
                 await copy.make(source, lambda _: None, reason="command")
     assert not folders.copy.exists()
 

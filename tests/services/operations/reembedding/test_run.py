@@ -407,7 +407,7 @@ async def test_a_copy_with_another_embeddings_vectors_is_not_called_complete(
         for n, payload in enumerate(PAYLOADS[CHUNKS.name])
     ]
     await store.upsert(NEW.knowledge_collection, points)
-    with pytest.raises(CopyIncompleteError, match="not the configured model's"):
+    with pytest.raises(CopyIncompleteError, match="not from the configured model"):
         await reembed(store, embedding)
 
 

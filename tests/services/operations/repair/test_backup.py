@@ -210,7 +210,7 @@ async def test_no_backup_is_made_if_none_is_requested(store: VectorStore) -> Non
     [
         (UnavailableError("BACKUP_DIR cannot be used: Permission denied"), UnavailableError),
         (DiskFullError("the disk is full"), DiskFullError),
-        (BackupRunningError("A backup is being made"), BackupRunningError),
+        (BackupRunningError("A backup is already being made"), BackupRunningError),
     ],
 )
 async def test_nothing_is_changed_if_no_backup_can_be_made(

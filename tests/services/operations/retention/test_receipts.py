@@ -291,9 +291,9 @@ async def test_a_clock_set_forward_by_more_than_a_day_needs_a_persons_confirmati
     assert (await parts.retention.expire(30, "schedule")).deleted == 0
     parts.now_us, parts.ahead_us = NOW + 3 * DAY_US, 2 * DAY_US
     for again in (parts, replace(parts)):  # the second is a restarted server
-        with pytest.raises(ConflictError, match=r"put forward by 2\.0 days since .* by hand once"):
+        with pytest.raises(ConflictError, match=r"moved forward by 2\.0 days since .* by hand once"):
             await again.retention.expire(30, "schedule")
-    assert "put forward" in (await parts.retention.preview(30)).refusal
+    assert "moved forward" in (await parts.retention.preview(30)).refusal
     assert len(await payloads(store)) == 3
     assert (await parts.retention.expire(30, "request", confirmed=True)).deleted == 3
     await aged(store, 28, many=3)
