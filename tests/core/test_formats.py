@@ -48,7 +48,7 @@ def test_an_old_or_foreign_format_is_refused_with_an_alternative(file_name: str,
 
 @pytest.mark.parametrize("file_name", ["scan.png", "IMG_01.JPG", "page.tiff", "photo.heic"])
 def test_a_picture_is_refused_with_the_advice_to_recognise_its_text(file_name: str) -> None:
-    with pytest.raises(UnsupportedMediaError, match=r"picture.*\(OCR\).*PDF with text"):
+    with pytest.raises(UnsupportedMediaError, match=r"Images.*\(OCR\).*PDF with text"):
         format_of(file_name)
     assert save_as(file_name) is None  # in a followed folder such a file is skipped, not a failure
 

@@ -123,7 +123,7 @@ async def test_an_invalid_title_or_id_is_explained_in_plain_words(app: App) -> N
     empty = await app.client.patch(f"/sessions/{session}", json={"title": ""})
     assert empty.json()["error"]["message"] == "title: must not be empty."
     no_id = await app.client.get("/turns/nope/prompt")
-    assert no_id.json()["error"]["message"] == "turn_id: this is no id: a UUID is expected."
+    assert no_id.json()["error"]["message"] == "turn_id: this is not a valid id: a UUID is expected."
 
 
 async def test_another_owners_session_answers_as_unknown(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ async def test_a_refused_question_and_key_are_reported_in_the_same_line_everywhe
         key = "the server refused (401): API key missing or wrong: "
         key += "set WENMAI_KEY to one of the server's API_KEYS or ADMIN_API_KEYS"
         model = "the server refused (404): model_id: unknown model. Configured: default."
-        session = "the server refused (422): session_id: this is no id: a UUID is expected."
+        session = "the server refused (422): session_id: this is not a valid id: a UUID is expected."
         for sent, words, exit_code, line in (
             ("", ["ask", "Hello?"], 2, key),
             ("", ["sessions"], 2, key),

@@ -324,7 +324,7 @@ async def test_the_remains_of_a_crash_are_reported_with_the_command_that_repairs
         )
         findings = await check_store(store, names, ModelSettings(embedding=HASHING))
     output = {finding.name: finding for finding in findings.findings}
-    assert output["vectors"].sentence.startswith("1 turn not")
+    assert output["vectors"].sentence.startswith("1 turn without")
     assert output["running"].sentence.startswith("1 turn cut")
     assert output["documents"].level is Level.WARN
     assert "the next start continues" in output["documents"].sentence

@@ -359,6 +359,6 @@ async def test_a_document_cannot_be_changed_during_ingestion(store: VectorStore)
     held = HeldEmbedding()
     async with open_bench(store, embedding_model=held) as bench:
         addition = await bench.knowledge.add(named())
-        with pytest.raises(ConflictError, match="read in"):
+        with pytest.raises(ConflictError, match="being read"):
             await bench.knowledge.change(addition.document.document_id, ME, Changes(tags=("x",)))
         held.let_all()
