@@ -66,7 +66,11 @@ BAD: dict[str, tuple[list[dict[str, Any]], str, str]] = {
     "too large": ([part(bytes(MAX_IMAGE_BYTES + 1))], "太大", "too large"),
     "too many": ([part(picture())] * (MAX_IMAGES + 1), "最多带 6 张", "6 images at most"),
     "second": ([part(picture()), part(SVG)], "第 2 张图片", "Image 2"),
-    "unknown": ([{"type": "image", "turn_id": "7d0f4f0e-6a52-4a3b-9d0c-0a5d0c9f2a11"}], "已不存在", "no longer"),
+    "unknown": (
+        [{"type": "image", "turn_id": "7d0f4f0e-6a52-4a3b-9d0c-0a5d0c9f2a11"}],
+        "已不存在",
+        "no longer exists",
+    ),
 }
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 MAX_FLAKY = 3
 MAX_RERUNS = 10  # if more tests fail, something is broken, and reruns would only cost time
+RERUN_S = 600
 _SLOWEST = ("--durations", "15", "--durations-min", "2")
 
 
@@ -52,7 +53,10 @@ def _failed(arguments: Sequence[str], folder: Path) -> list[str] | None:
 
 def _passes_alone(test: str, folder: Path) -> bool:
     print(f"rerunning in isolation: {test}", flush=True)
-    return subprocess.run(_pytest(test), cwd=folder, check=False).returncode == 0
+    try:
+        return subprocess.run(_pytest(test), cwd=folder, check=False, timeout=RERUN_S).returncode == 0
+    except subprocess.TimeoutExpired:  # such as a failed test's thread that waits forever
+        return False
 
 
 def _pytest(*arguments: str) -> tuple[str, ...]:
