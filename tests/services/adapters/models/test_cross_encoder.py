@@ -152,5 +152,5 @@ async def test_no_score_of_a_model_overflows_or_is_lost(tmp_path: Path) -> None:
 def test_a_missing_model_refuses_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartRefusedError, match="cross-encoder:nobody/nothing"):
         CrossEncoderReranker("nobody/nothing")
-    with pytest.raises(StartRefusedError, match="no usable folder"):
+    with pytest.raises(StartRefusedError, match="not a usable folder"):
         CrossEncoderReranker(str(tmp_path))

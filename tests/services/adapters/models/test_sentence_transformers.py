@@ -65,5 +65,5 @@ def test_without_prompts_the_two_sides_are_the_same(model: SentenceTransformersE
 def test_a_missing_model_refuses_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartRefusedError, match="sentence-transformers:nobody/nothing"):
         SentenceTransformersEmbedding("nobody/nothing")
-    with pytest.raises(StartRefusedError, match="no usable folder"):
+    with pytest.raises(StartRefusedError, match="not a usable folder"):
         SentenceTransformersEmbedding(str(tmp_path))
