@@ -424,9 +424,6 @@ def _pipeline(
     )
 
 
-# Checks and steps before the store is opened.
-
-
 def _refuse_unusable(settings: Settings) -> None:
     """Check what can be known before anything is opened. Raises StartRefusedError."""
     conversation = settings.conversation

@@ -123,9 +123,7 @@ class CompletionBody(BaseModel):
         max_length=200, description="wenmai, wenmai/<model_id>, or plain/<model_id>, as in GET /v1/models."
     )
     messages: list[ChatMessage] = Field(
-        min_length=1,
-        max_length=MAX_MESSAGES,
-        description="The whole conversation, ending with a user's message.",
+        min_length=1, max_length=MAX_MESSAGES, description="The conversation, ending with a user's message."
     )
     stream: bool | None = Field(None, description="true: chunks as Server-Sent Events.")
     stream_options: StreamOptions | None = Field(None, description="How the stream is written.")

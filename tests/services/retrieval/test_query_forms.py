@@ -139,9 +139,7 @@ def test_the_only_joined_form_is_trusted_as_much_as_two() -> None:
     assert joined_wordings("它呢？", ["专业版"]) == [("专业版 它呢？", 1.0)]
 
 
-async def test_a_question_is_joined_with_the_previous_one_and_with_all_earlier_ones(
-    builder: QueryBuilder,
-) -> None:
+async def test_a_question_is_joined_with_the_previous_one_and_with_all(builder: QueryBuilder) -> None:
     query = await builder.build("它的费用呢？", ["同步冲突怎么办？", "专业版和团队版支持多人协作编辑吗？"])
     assert [form.text for form in query.forms] == [
         "它的费用呢？",
@@ -213,8 +211,7 @@ async def test_a_self_contained_follow_up_embeds_no_more_than_a_first_question(
 async def test_a_question_started_early_is_embedded_once(
     model: CountingEmbedding, builder: QueryBuilder
 ) -> None:
-    """Discriminates: a build that does not wait for the started embedding, or uses it for another
-    question."""
+    """Discriminates: a build that does not wait for the started embedding, or uses another question's."""
     builder.begin("What is the fee?")
     builder.begin("What is the fee?")
     query = await builder.build("What is the fee?", [])
@@ -299,9 +296,7 @@ async def test_a_question_that_fails_early_is_retried_and_then_reported() -> Non
     await service.close()
 
 
-async def test_joined_vectors_lie_between_the_question_and_earlier_ones(
-    builder: QueryBuilder,
-) -> None:
+async def test_joined_vectors_lie_between_the_question_and_earlier_ones(builder: QueryBuilder) -> None:
     before = ["How do I configure the proxy of the server?", "How long is the annual leave?"]
     assert not follow_up_weight("Which documents does the visa office require?")
     query = await builder.build("Which documents does the visa office require?", before)
