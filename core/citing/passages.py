@@ -25,8 +25,12 @@ MAX_PASSAGE_CHARS = 300
 MAX_SEARCHED_CHARS = 50_000  # characters; far longer than any chunk
 
 _CLOSING = "”’\"'」』）)\\]"
+# A comma directly behind the mark, or a small letter behind a closing quote, continues the sentence.
+_CONTINUED = rf"(?![,，、：:;；]|(?<=[{_CLOSING}])[ \t]{{1,2}}[a-z])"
 # Possessive, and a full stop only if not preceded by one: no input makes this backtrack.
-_END = re.compile(rf"[。！？!?；…]++[{_CLOSING}]*+|(?<!\.)\.++[{_CLOSING}]*+(?=\s|$)|\n++")
+_END = re.compile(
+    rf"[。！？!?；…]++[{_CLOSING}]*+{_CONTINUED}|(?<!\.)\.++[{_CLOSING}]*+(?=\s|$){_CONTINUED}|\n++"
+)
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|Eq|Inc|Ltd|Co|Jr|Sr|approx)|\b[A-Z])$"
 )

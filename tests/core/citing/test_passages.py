@@ -23,6 +23,12 @@ def split(text: str) -> list[str]:
         ("真的吗？！是的……好。", ["真的吗？！", "是的……", "好。"]),
         ("One. Two! Three?", ["One.", "Two!", "Three?"]),
         (
+            'Of two ("the first?", "how much?"), the code counts. Next.',
+            ['Of two ("the first?", "how much?"), the code counts.', "Next."],
+        ),
+        ('"Is it open?" he asked. Yes.', ['"Is it open?" he asked.', "Yes."]),
+        ("（要收费吗？），等等……，都会答。好。", ["（要收费吗？），等等……，都会答。", "好。"]),
+        (
             "Dr. Smith paid 3.50 e.g. in cash. Then he left.",
             ["Dr. Smith paid 3.50 e.g. in cash.", "Then he left."],
         ),
