@@ -15,9 +15,8 @@ from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from operator import or_
 
-from core.relevance.names import numbered_parts
+from core.relevance.names import lies_in_span, numbered_parts
 from core.relevance.query import Query, wording
-from core.relevance.spans import lies_in_span
 from core.relevance.sparse import CACHED_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
 from core.text import fold_width
 

@@ -26,10 +26,16 @@ from core.citing.units import (
     with_what_follows,
 )  # fmt: skip
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.names import NumberedPart, codes_of_kind, identifiers, numbered_parts, short_codes
+from core.relevance.names import (
+    NumberedPart,
+    codes_of_kind,
+    identifiers,
+    lies_in_span,
+    numbered_parts,
+    short_codes,
+)
 from core.relevance.query import Query, asks_for_step, wording
 from core.relevance.recency import Version, version_in
-from core.relevance.spans import lies_in_span
 from core.relevance.sparse import MIN_WORD_WEIGHT, WeightedTerm, presence, question_terms
 from core.text import holds_chinese
 

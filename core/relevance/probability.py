@@ -220,8 +220,8 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     gains = features.part_gains
     chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
     chances = _by_distance(None if tokens is None else tokens[:, 0], features.abroad, chances)
-    chances = _raised(chances, dictionary_gains(features.translated, features.foreign))
     if features.foreign.any():
+        chances = _raised(chances, dictionary_gains(features.translated, features.foreign))
         chances = with_twins(features.candidates, chances, features.foreign, features.query.tokens)
     return _by_identifiers(features.query, features.candidates, chances)
 

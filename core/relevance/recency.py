@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import asks_only_of
-from core.relevance.names import clauses
+from core.relevance.names import clauses, lies_in_span, names_moment, without_moments
 from core.relevance.probability import FEW_NAMED, MIN_NAMED, NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, wording
-from core.relevance.spans import lies_in_span, names_moment, without_moments
 from core.relevance.sparse import MIN_WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
