@@ -49,7 +49,7 @@ const sessions = new SessionList(find("#sessions"), {
 });
 const head = new SessionHead(sessions, { main: find("main"), topbar: find("#topbar") });
 const search = new SessionSearch(find("#session-search"), (text) => sessions.search(text));
-const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount, onReading: showReading, announce, takeImages: (files) => composer.images.add(files) });
+const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount, onReading: showReading, announce, tray: () => composer.images });
 const memory = new MemoryPanel(find("#memories"));
 const composer = new Composer(find("#composer"), { ask: (question, images) => chat.ask(question, { images }), stop: () => chat.stop(), openSession });
 const chat = new Chat(find("#thread"), follower, {

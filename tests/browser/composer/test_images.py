@@ -53,9 +53,19 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeing]:
             yield Seeing(server.url, stub, folder / "data")
 
 
-async def give(page: Page, how: str, content: bytes = b"", kind: str = "image/png") -> None:
+async def give(
+    page: Page, how: str, content: bytes = b"", kind: str = "image/png", name: str = "a.png"
+) -> None:
     data = base64.b64encode(content or picture()).decode()
-    await page.evaluate(GIVE, [how, data, kind, "a.png"])
+    await page.evaluate(GIVE, [how, data, kind, name])
+
+
+async def drag(page: Page, *files: Path) -> None:
+    """Drag them from outside over the page and drop them, with all the events of the browser."""
+    session = await page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        await session.send("Input.dispatchDragEvent", {"type": kind, "x": 500, "y": 400, "data": data})
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
@@ -122,7 +132,7 @@ async def test_a_refused_image_comes_back_and_a_model_without_vision_is_announce
     await expect(card).to_be_visible()
     await expect(page.locator("#question")).to_have_value(WORDS)
     await expect(page.locator(".image-tray li")).to_have_count(1)
-    note = page.locator(".composer-note", has_text="看不了图片")
+    note = page.locator(".composer-note", has_text="不支持图片")
     await page.select_option("#model", "blind")
     await expect(note).to_be_visible()  # before it is sent in vain
     await page.select_option("#model", "default")
@@ -134,3 +144,38 @@ async def test_a_refused_image_comes_back_and_a_model_without_vision_is_announce
     await give(page, "paste")
     await expect(note).to_be_visible()
     await expect(page.locator(".image-tray li")).to_have_count(0)
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_images_dragged_over_the_page_are_attached_and_other_files_uploaded(
+    page: Page, seeing: Seeing, tmp_path: Path
+) -> None:
+    """Discriminates: an image that goes to the documents, which refuse it, because dragging opens them; one
+    that is attached although it was dropped on the open documents."""
+    image, note = tmp_path / "a.png", tmp_path / "note.md"
+    image.write_bytes(picture())
+    note.write_text("潮汐表")
+    await opened(page, seeing.url)
+    thumbnails, uploads = page.locator(".image-tray li"), page.locator(".uploads")
+    await drag(page, image)
+    await expect(thumbnails).to_have_count(1)
+    await expect(page.locator("#documents")).to_be_hidden()
+    await drag(page, image, note)
+    await expect(thumbnails).to_have_count(2)
+    await expect(page.locator("#documents .document", has_text="note.md")).to_be_visible()
+    await expect(uploads).to_be_hidden()  # nothing was refused
+    await drag(page, image)
+    await expect(uploads).to_contain_text(".png")
+    await expect(thumbnails).to_have_count(2)
+    await page.keyboard.press("Escape")
+    await page.select_option("#model", "blind")
+    await drag(page, image)
+    await expect(uploads).to_be_visible()  # where its refusal says what to do
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_a_file_pasted_into_the_box_that_is_no_image_is_uploaded(page: Page, seeing: Seeing) -> None:
+    """Discriminates: a pasted file that vanishes without a word."""
+    await opened(page, seeing.url)
+    await give(page, "paste", "涨潮".encode(), "text/markdown", "tide.md")
+    await expect(page.locator("#documents .document", has_text="tide.md")).to_be_visible()

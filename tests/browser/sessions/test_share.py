@@ -74,10 +74,12 @@ async def test_whoever_has_the_link_reads_the_branch_and_reaches_nothing_else(
 
 
 async def test_a_revoked_link_opens_nothing(page: Page, tmp_path: Path) -> None:
+    """Discriminates: a focus that is lost with the button, so that Tab begins anywhere."""
     async with shared(page, tmp_path) as link, stranger(page) as reader:
-        await page.click("text=收回")
+        await page.click("text=撤销")
         await expect(page.locator(".share-list li")).to_have_count(0)
         await expect(page.locator(ADDRESS)).to_be_hidden()
+        await expect(page.locator(".share-row select")).to_be_focused()
         assert await status(reader, link["address"]) == 404
 
 

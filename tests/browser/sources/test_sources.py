@@ -53,6 +53,8 @@ async def shown(page: Page, server_url: str, answer: str, *sources: dict[str, ob
 async def test_a_card_shows_what_is_known_of_its_source(page: Page, server_url: str) -> None:
     known = citation(page=3, date="2026-01", version="0123456789abcdef", reason="直接回答了问题")
     await shown(page, server_url, "见 [1]", known, citation(2), citation(3, document_id="e", cited=False))
+    await expect(page.locator("#announcer")).to_have_text("回答完成，2 条来源")  # the number that is shown
+    assert await page.inner_text(".sources h3") == "来源 2"
     first = page.locator(".source >> nth=0")
     assert await first.locator(".place > *").all_inner_texts() == ["概念", "第 3 页", "2026-01"]
     assert await first.locator(".score").get_attribute("aria-label") == "相关度 90%"

@@ -12,6 +12,8 @@ from tests.browser.support.driving import answered, ask
 GROUND = "getComputedStyle(document.body).backgroundColor"
 COLOURS = "[...document.querySelectorAll('meta[name=theme-color]')].map((meta) => meta.content)"
 FOCUSED = "document.activeElement.id"
+EARLY = """document.querySelector("#question").value = "Typed early";
+  document.querySelector(".send").click();"""
 WATCH_JUMPS = """window.jumps = [];
   const where = ({ node }) => `${node?.nodeName} ${node?.id} ${node?.parentElement?.closest("aside")?.id}`;
   const note = (list) => list.getEntries().forEach((entry) =>
@@ -65,6 +67,24 @@ async def test_the_chosen_language_persists_and_its_words_are_the_first_shown(
     assert await page.get_attribute("html", "lang") == "en"
     assert await page.get_attribute("html", "data-words") is None
     await expect(page.locator("#question")).to_have_value("Typed early")
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_sending_before_the_scripts_have_loaded_loses_neither_the_question_nor_the_page(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: a form whose submission, although blocked, ends the loading of the page: nothing on it
+    works any more."""
+    held: list[Route] = []
+    await page.route("**/web/*/js/app.js", lambda route: held.append(route))
+    async with page.expect_request("**/web/*/js/app.js"):
+        await page.goto(server_url, wait_until="commit")
+    await page.wait_for_selector("#memories", state="attached")
+    await page.evaluate(EARLY)
+    await held[0].continue_()
+    await expect(page.locator("#documents input[type=file][accept]")).to_be_attached(timeout=10_000)
+    await expect(page.locator("#question")).to_have_value("Typed early")
+    assert "Typed" not in page.url
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -9,6 +9,7 @@
  * documents; `names` has their names, in the same order.
  * "documents-read" {document_ids}: the list of documents was reloaded, at least its first page. "document-deleted"
  * {document_id}: it was deleted. "tags-read" {tags}: the tags in use, at most as many as the server lists.
+ * "upload" [files]: add them to the documents.
  * "approval" {turnId, asks}: the turn starts or stops waiting for the user to approve a tool call.
  * "choices" {model_id, thinking, tools, …}: the defaults of a new conversation.
  * "server-back": the server can be reached again after a failed request.

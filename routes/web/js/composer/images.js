@@ -1,5 +1,6 @@
 /** The images attached to the next question: chosen, pasted or dropped; each is a removable thumbnail. */
 
+import { publish } from "../base/bus.js";
 import { dataUrl, el, icon } from "../base/dom.js";
 
 const MAX_IMAGES = 6;
@@ -81,12 +82,12 @@ export class ImageTray {
     this.#input.value = "";
   }
 
-  /** Ignores pastes with text: office programs copy text along with an image of it. */
-  #pasted(event) {
+  /** Uploads files that are no images. Ignores pastes with text: office programs copy text along with an image of it. */
+  async #pasted(event) {
     const { files, types } = event.clipboardData;
     if (!files.length || types.includes("text/plain")) return;
     event.preventDefault();
-    this.add([...files]);
+    publish("upload", await this.add([...files]));
   }
 
   #draw() {

@@ -2,7 +2,7 @@
 
 import { deleteDocument, readDocument } from "../api/documents.js";
 import { identity } from "../api/http.js";
-import { publish } from "../base/bus.js";
+import { publish, subscribe } from "../base/bus.js";
 import { confirmRemoval } from "../base/dialogs.js";
 import { el, icon, setLabel } from "../base/dom.js";
 import { acceptDrops } from "../uploads/drops.js";
@@ -19,17 +19,18 @@ const mayChange = ({ shared }) => !shared || !identity().Authorization;
 export class DocumentsPanel {
   #view = null;
   #scroll = 0;
+  #wasOpen = false; // before files were dragged over the page
   #isSettled = false; // the documents that a first start loads are there, or will not come
 
   /**
    * `onCount("3", hasSample, isSettled)` gets the number of documents ("100+" while not all are loaded), and whether
    * the sample can no longer appear; `onReading({n, done, total, isEmpty})` gets the number of files in progress, how
    * many of their passages are done, and whether there is nothing to ask about;
-   * `announce(text)` speaks to screen readers while the panel is closed; `takeImages(files)` attaches the images among
-   * files dropped outside the panel to the question and returns the rest.
+   * `announce(text)` speaks to screen readers while the panel is closed; `tray()` attaches the images among files
+   * dropped outside the panel to the question, if the model can see them.
    */
-  constructor(dialog, { onCount, onReading, announce, takeImages }) {
-    Object.assign(this, { dialog, onCount, onReading });
+  constructor(dialog, { onCount, onReading, announce, tray }) {
+    Object.assign(this, { dialog, onCount, onReading, tray });
     this.live = el("p", { class: "offscreen", role: "status" });
     const announcer = new UploadAnnouncer((text) => (dialog.open ? (this.live.textContent = text) : announce(text)));
     this.uploads = new Uploads({
@@ -39,8 +40,8 @@ export class DocumentsPanel {
     this.#build();
     this.badges = new Badges(document.querySelectorAll(".open-documents"));
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-    const others = async (files) => (dialog.open ? files : takeImages(files));
-    acceptDrops({ onOver: (now) => this.#hover(now), onFiles: async (files) => this.#add(await others(files)) });
+    acceptDrops({ onOver: (now, areImages) => this.#hover(now, areImages), onFiles: (files) => this.#dropped(files) });
+    subscribe("upload", (files) => this.#upload(files));
   }
 
   #build() {
@@ -118,9 +119,25 @@ export class DocumentsPanel {
     this.uploads.add(files);
   }
 
-  #hover(now) {
+  #upload(files) {
+    if (!files.length) return;
+    this.open();
+    this.#add(files);
+  }
+
+  async #dropped(files) {
+    const isForQuestion = !this.#wasOpen && this.tray().canSee();
+    const others = isForQuestion ? await this.tray().add(files) : files;
+    if (isForQuestion && !others.length) this.dialog.close(); // Firefox tells the types of the files only now
+    this.#upload(others);
+  }
+
+  /** Opens the panel, except for images that a question takes. */
+  #hover(now, areImages) {
     this.dialog.classList.toggle("dropping", now);
     if (!now) return;
+    this.#wasOpen = this.dialog.open;
+    if (!this.#wasOpen && areImages && this.tray().canSee()) return;
     this.open();
     this.#goHome();
     this.dialog.scrollTo(0, 0);

@@ -66,6 +66,7 @@ class Shares {
       await revokeShare(this.sessionId, shareId);
       this.#fresh.hidden = true; // the link shown may be the revoked one
       await this.#read();
+      this.#days.focus(); // the button that had the focus is no longer there
     });
     return el("li", { "data-share": shareId },
       el("span", { i18n: [passages ? "shareEndsWithPassages" : "shareEnds", { day: formatDay(new Date(end)) }] }),

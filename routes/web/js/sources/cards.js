@@ -24,8 +24,9 @@ export class SourcesView {
     this.numbers = new Set(this.#citations.keys());
     this.element = el("section", { class: "sources", label: "sources", on: { keydown: (event) => this.#key(event) } });
     views.set(this.element, this);
-    if (!citations.length) return;
-    this.element.append(el("h3", { i18n: ["sourcesCount", { n: cited.length || citations.length }] }));
+    this.count = cited.length || citations.length;
+    if (!this.count) return;
+    this.element.append(el("h3", { i18n: ["sourcesCount", { n: this.count }] }));
     if (cited.length) this.#list(this.element, cited);
     if (others.length) this.#uncited(others, cited.length === 0);
   }

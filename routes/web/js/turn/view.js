@@ -171,7 +171,7 @@ export class TurnView {
   }
 
   get sourceCount() {
-    return this.#sources?.numbers.size ?? 0;
+    return this.#sources?.count ?? 0;
   }
 
   #placeSources() {

@@ -2,17 +2,17 @@
 
 const carriesFiles = (event) => Boolean(event.dataTransfer?.types.includes("Files"));
 
-/** `onOver(true)` is called while files are dragged over the page, `onFiles(files)` when they are dropped. */
+/** `onOver(true, areImages)` is called when files are dragged over the page, `onFiles(files)` when they are dropped. */
 export function acceptDrops({ onOver, onFiles }) {
   let isOver = false;
-  const over = (now) => {
-    if (now !== isOver) onOver(now);
+  const over = (now, areImages) => {
+    if (now !== isOver) onOver(now, areImages);
     isOver = now;
   };
   const enter = (event) => {
     if (!carriesFiles(event)) return;
     event.preventDefault();
-    over(true);
+    over(true, [...event.dataTransfer.items].every(({ type }) => type.startsWith("image/")));
   };
   addEventListener("dragenter", enter);
   addEventListener("dragover", enter);

@@ -18,7 +18,7 @@ export const zh = {
   attachImage: "添加图片",
   images: "随问题发送的图片",
   imageRemove: "去掉第 {n} 张图片",
-  imagesNoVision: "现在的模型看不了图片，请换一个能看图的模型。",
+  imagesNoVision: "现在的模型不支持图片，请换一个支持图片的模型。",
   imagesTooMany: "一个问题最多带 {most} 张图片。",
   imageTooLarge: "“{name}”太大，最多 {most} MB。",
   imageKind: "“{name}”的格式不支持，请用 PNG、JPEG、WebP 或静态 GIF。",

@@ -64,7 +64,7 @@ export const zh = {
   cause_question_too_long: "问题太长了，这个模型一次读不下。",
   try_question_too_long: "请缩短问题（人设很长时也可缩短人设），或把长的内容作为文档上传，或换一个窗口更大的模型。",
   cause_image_refused: "这张图片不能用。",
-  try_image_refused: "详情里写着原因。请换一张图片，或换一个能看图的模型。",
+  try_image_refused: "详情里写着原因。请换一张图片，或换一个支持图片的模型。",
   cause_question_refused: "这个问题没有通过内容检查。",
   try_question_refused: "请换一种问法；详情里有检查给出的理由。",
   cause_empty_question: "问题是空的。",

@@ -2,7 +2,7 @@
 
 export const zh = {
   memory: "记忆",
-  memoryIntro: "记住的关于你的事，所有会话都会用到。这里可以修改、删除，也可以关掉。",
+  memoryIntro: "记住的关于你的事，所有对话都会用到。这里可以修改、删除，也可以关掉。",
   memoryOn: "记住关于我的事，并在回答时用上",
   memorySearch: "搜索记忆",
   memoryAddLabel: "要记住的事",
