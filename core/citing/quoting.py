@@ -244,8 +244,9 @@ class Quotables:
         short, long = short_codes(question), filter(_LETTERS_FIRST.match, identifiers(question))
         codes = sorted({*short, *long}, key=question.lower().find)
         bare = _JOINER.sub("", texts)
-        if any(code in texts or _JOINER.sub("", code) in bare for code in codes):
-            return []
+        known = [code for code in codes if code in texts or _JOINER.sub("", code) in bare]
+        kinds = {codes_of_kind(code).pattern for code in known}
+        codes = [code for code in codes if codes_of_kind(code).pattern not in kinds]
         rows_have = any(one.codes for one in self._candidates)
         alike = (each for each in codes if (rows_have and each in short) or codes_of_kind(each).search(texts))
         return [code.upper() for code in alike][:MAX_QUOTES]

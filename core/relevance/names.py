@@ -4,14 +4,20 @@ and times of day. What applies during a span of days or times is left to the tex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 from core.dates import MONTH_NAMES, in_digits
-from core.relevance.query import MAX_FORM_CHARS, follow_up_weight, wording
+from core.relevance.query import (
+    CERTAIN_FOLLOW_UP,
+    MAX_FORM_CHARS,
+    follow_up_weight,
+    names_subject,
+    wording,
+)
 from core.relevance.sparse import CACHED_TEXTS, in_words
 from core.text import fold_width
 
@@ -164,6 +170,23 @@ def _is_identifier(word: str) -> bool:
 
 _PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
 MAX_CARRIED = 3
+
+
+def with_subject(question: str, before: Sequence[str], answer: str) -> list[str]:
+    """Return the earlier questions so that the last one names what a follow-up is about: with the names that
+    it carries over from the last answer, or else merged with those it depends on itself. Joined with "how is
+    it paid?" or 什么时候 alone, "when does it start?" would be about nothing."""
+    before = [*before]
+    if not before:
+        return before
+    if names := carried(question, before[-1], answer):
+        return [*before[:-1], f"{before[-1]} {names}"]
+    if follow_up_weight(question) < CERTAIN_FOLLOW_UP or names_subject(before[-1]):
+        return before
+    at = len(before) - 1
+    while at > 0 and follow_up_weight(before[at]) >= CERTAIN_FOLLOW_UP:
+        at -= 1
+    return [*before[:at], " ".join(before[at:])]
 
 
 def carried(question: str, last: str, answer: str) -> str:

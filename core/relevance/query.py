@@ -138,6 +138,11 @@ def follow_up_weight(question: str) -> float:
     return LIKELY_FOLLOW_UP if own < MANY_WORDS else POSSIBLE_FOLLOW_UP
 
 
+def names_subject(question: str) -> bool:
+    """Whether it may name a subject of its own: it has a word to search for, and does not refer back."""
+    return own_words(question) >= 1.0 and not _points_back(question)
+
+
 def _points_back(question: str) -> bool:
     if wording("points_back_zh").search(question) or wording("points_back_en").search(question):
         return True

@@ -6,6 +6,7 @@ Source: CC-CEDICT (MDBG; CC BY-SA 4.0), built by scripts.training.translations; 
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,11 @@ TWIN_LEAD = 0.02  # of cosine; with E5 the second text on a subject is .01 behin
 # this one lacks; and, for all of them, for the best one's share beyond the usual.
 TRANSLATED = 3.0
 BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
+SHARED_NUMBERS = 0.5  # of the text with fewer; some are words in one of the languages
 MIN_WEIGHT = 0.6  # of a Chinese term that is a word, not a bigram within a word or between two
+
+
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,12 @@ def with_twins(
     passing = own.any() & ~own & (chances > chances[own].max(initial=0.0))
     for at in np.flatnonzero(passing).tolist():
         least = chances[at] / (chances[at] + TWIN_ODDS * (1.0 - chances[at]))
-        near = np.flatnonzero(own & (chances >= least)).tolist()
+        numbers = _numbers(candidates[at])
+        near = [
+            one
+            for one in np.flatnonzero(own & (chances >= least)).tolist()
+            if _agree(numbers, _numbers(candidates[one]))
+        ]
         alike = likeness(tokens, [candidates[each].signs for each in (at, *near)])
         if alike.max(initial=0.0) >= TWIN_LIKENESS:
             twin = near[alike.argmax()]
@@ -143,6 +153,17 @@ def with_twins(
     dense = np.array([own[at] * (each.dense or 0.0) for at, each in enumerate(candidates)] + [0.0])
     at, lead = int(dense.argmax()), dense.max() - np.sort(dense)[-2]
     first = candidates[at].dense_rank == 1 and (candidates[at].sparse_rank or np.inf) <= TWIN_SPARSE_RANK
-    if first and lead >= TWIN_LEAD:
+    other = int(np.where(own, 0.0, chances).argmax())
+    if first and lead >= TWIN_LEAD and _agree(_numbers(candidates[at]), _numbers(candidates[other])):
         lifted[at] = max(lifted[at], chances[~own].max(initial=0.0))
     return lifted
+
+
+def _numbers(candidate: Candidate) -> frozenset[str]:
+    return frozenset(_NUMBER.findall(candidate.chunk.text))
+
+
+def _agree(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two texts may be translations of each other, which keep the numbers."""
+    fewer = min(len(one), len(other))
+    return len(one & other) >= SHARED_NUMBERS * fewer

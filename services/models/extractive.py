@@ -18,7 +18,7 @@ from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, pa
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
 from core.relevance.features import asks_only_of, code_alone
-from core.relevance.names import NumberedPart, carried, numbered_parts
+from core.relevance.names import NumberedPart, numbered_parts, with_subject
 from core.relevance.probability import SURE
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
@@ -156,8 +156,7 @@ def answer(
     asked, before = meant(asked, prompt.previous, prompt.last_answer)
     parts = numbered_parts(asked, prompt.last_answer)
     passages = _own_first(_in_languages(_in_parts(parts, passages), chinese), chinese)
-    if before and (names := carried(asked, before[-1], prompt.last_answer)):
-        before[-1] = f"{before[-1]} {names}"
+    before = with_subject(asked, before, prompt.last_answer)
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     query = Query(asked, forms, last_answer=prompt.last_answer)

@@ -20,7 +20,7 @@ from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role, answer_in_history
-from core.relevance.names import carried
+from core.relevance.names import with_subject
 from core.relevance.query import (
     Query,
     QueryForm,
@@ -94,8 +94,7 @@ class QueryBuilder:
         asked_on = day_asked(date, self._today())
         earlier = [text.strip() for text in previous_questions if text.strip()][-MAX_PREVIOUS:]
         question, before = meant(question, earlier, last_answer)
-        if before and (names := carried(question, before[-1], last_answer)):
-            before[-1] = f"{before[-1]} {names}"
+        before = with_subject(question, before, last_answer)
         wordings = [
             (self._dated(_without_product(text), asked_on), weight)
             for text, weight in [(question, 1.0), *joined_wordings(question, before)]

@@ -57,6 +57,13 @@ def test_a_code_missing_from_the_passages_is_recognised_if_rows_begin_with_simil
     assert probes.unmentioned("What does the TH-999-W measure?") == ["TH-999-W"]
 
 
+def test_a_missing_code_is_named_although_another_kind_of_code_is_known() -> None:
+    """Discriminates: the device's name, which the passages have, hides that its alarm is unknown."""
+    furnace = Quotables([("Furnace TF-3", "- Alarm A1: thermocouple broken.\n- Alarm A3: no cooling water.")])
+    assert furnace.unmentioned("alarm A5 on tf-3") == ["A5"]
+    assert furnace.unmentioned("alarm A3 on tf-3") == furnace.unmentioned("A5 or A3 on tf-3?") == []
+
+
 @pytest.mark.parametrize(
     ("question", "is_of_it"),
     [

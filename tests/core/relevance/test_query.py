@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.names import carried, short_codes
+from core.relevance.names import carried, short_codes, with_subject
 from core.relevance.query import asked_in, meant, parts_of, reciprocal_rank_fusion
 from tests.support.machine import at_most
 
@@ -205,6 +205,28 @@ def test_text_that_only_looks_like_a_correction_is_searched_unchanged(text: str)
     for before in ([ANNUAL, HOW], [HOW, ANNUAL]):
         assert meant(text, before, "> 年假每年十五天") == (text, before)
     assert meant("不是年假，是事假", []) == ("不是年假，是事假", [])
+
+
+ROOF = "roof replacement bids"
+
+
+@pytest.mark.parametrize(
+    ("question", "before", "expected"),
+    [
+        ("and when does it start", [ROOF, "why?", "how is it paid"], [f"{ROOF} why? how is it paid"]),
+        ("哪天", ["新手套箱的采购", "什么时候"], ["新手套箱的采购 什么时候"]),
+        ("几点开门", [ANNUAL, "食堂在哪"], [ANNUAL, "食堂在哪"]),
+        ("and the typhoid vaccine?", [ROOF, "and the price?"], [ROOF, "and the price?"]),
+        ("why?", ["when?"], ["when?"]),
+        ("How many days of sick leave are there?", [ROOF, "when?"], [ROOF, "when?"]),
+    ],
+)  # fmt: skip
+def test_a_follow_up_of_a_follow_up_keeps_the_subject(
+    question: str, before: list[str], expected: list[str]
+) -> None:
+    """Discriminates: joining it with the last question alone, which names no subject; joining a short new
+    subject (食堂在哪, typhoid) with the old one."""
+    assert with_subject(question, before, "") == expected
 
 
 def test_a_long_text_takes_little_time() -> None:

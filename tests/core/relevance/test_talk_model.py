@@ -36,7 +36,7 @@ ABOUT_ANSWERS = (
 )  # fmt: skip
 GOING_ON = (
     "带朋友来呢", "再高一级呢", "外地的呢", "简单一点的那种呢", "不是，我问的是中班", "我说的是去年的",
-    "no, i meant for climbing", "sorry i meant the blue one", "and if it rains",
+    "no, i meant for climbing", "sorry i meant the blue one", "and if it rains", "and dogs",
     "and if you sent the wrong one", "and H9? can i get that right away",
 )  # fmt: skip
 ABOUT_WHAT_IS_POSSIBLE = (

@@ -168,6 +168,23 @@ def test_a_text_gets_at_least_its_translations_probability_and_others_stay_uncha
     assert chances.tolist() == [0.6, lifted, 0.35]
 
 
+def test_texts_with_other_numbers_are_no_translations_of_each_other() -> None:
+    """Discriminates: lifting a text on the same subject, which then hides the one that answers; comparing the
+    numbers only where tokens are known."""
+    rooms = Chunk("rooms", "d", "visitors.md", "18 rooms at 2,100 yuan, 6 flats at 3,800 yuan.", 0, "Housing")
+    guest = Chunk("guest", "d", "minutes.md", "访问学者 5 月 11 日到，住公寓，办公桌在 A305。", 0, "人员")
+    listed = [
+        Candidate(rooms, dense=0.8, signs=saying(1, 2)),
+        Candidate(guest, dense=0.85, dense_rank=1, sparse_rank=1, signs=saying(1, 2, 3)),
+    ]
+    for tokens in (ASKED, None):
+        chances = with_twins(listed, np.array([0.6, 0.4]), np.array([1.0, 0.0]), tokens)
+        assert chances.tolist() == [0.6, 0.4]
+        twin = replace(guest, text="客房 18 间，每月 2,100 元；公寓六套，每月 3,800 元。")
+        same = [listed[0], replace(listed[1], chunk=twin)]
+        assert with_twins(same, np.array([0.6, 0.4]), np.array([1.0, 0.0]), tokens).tolist() == [0.6, 0.6]
+
+
 def test_a_text_without_a_translation_raises_nothing() -> None:
     """Discriminates: lifting the most similar text, however little it is similar."""
     listed = [replace(candidate("x", 2, 0.8), signs=saying(*each)) for each in ((1, 2), (4, 5), (6, 7))]
