@@ -226,7 +226,8 @@ def talk_reply(gathered: Gathered, say: Callable[[str], str], language: Language
         case Talk.REPEAT | Talk.SHORTER | Talk.SOURCES | Talk.CERTAIN if last is None:
             return say("talk_nothing_said")
         case Talk.REPEAT if last:
-            return answer_in_history(gathered.recent[-1])
+            kinds = ((turn, talk_of(turn.question)) for turn in reversed(gathered.recent))
+            return answer_in_history(next(turn for turn, kind in kinds if not (kind and kind.is_polite)))
         case Talk.SHORTER if last:
             return _shorter(last, say)
         case Talk.SOURCES | Talk.CERTAIN as kind if last:

@@ -407,9 +407,11 @@ async def cancel_on_error(work: asyncio.Future[Any]) -> AsyncGenerator[None, Non
 
 
 def asked_before(recent: Sequence[Turn]) -> tuple[tuple[str, ...], str]:
-    """Return the last questions of a branch, oldest first, and the answer to the last of them."""
-    questions = tuple(turn.question for turn in recent[-MAX_PREVIOUS:])
-    return questions, recent[-1].answer if recent else ""
+    """Return the last questions of a branch, oldest first, and the answer to the last of them. Small talk is
+    none: after "thanks", a follow-up still means what was asked before."""
+    asked = [turn for turn in recent if talk_of(turn.question) is None]
+    questions = tuple(turn.question for turn in asked[-MAX_PREVIOUS:])
+    return questions, asked[-1].answer if asked else ""
 
 
 def _questions_of(turns: Iterable[Turn]) -> tuple[str, ...]:

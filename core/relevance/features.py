@@ -21,6 +21,7 @@ from core.relevance.names import identifiers
 from core.relevance.query import Query, wording
 from core.relevance.sparse import (
     CACHED_TEXTS,
+    CHARACTER_WEIGHT,
     Hits,
     covered_nearby,
     folded,
@@ -40,7 +41,6 @@ MAX_TERMS = 160
 MAX_TEXT_CHARS = 8_000  # of a candidate; far longer than any chunk
 NEAR_CHARS = 160  # about a sentence in an alphabetic script
 NEAR_CHARS_CJK = 60
-CHARACTER_WEIGHT = 0.3  # of a single Chinese character
 
 
 @dataclass(frozen=True, slots=True)

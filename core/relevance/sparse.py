@@ -25,7 +25,7 @@ from core.text import ENGLISH_STOP_WORDS, fold_width, simplified
 
 # Words without meaning of their own in a question, in Chinese (both scripts) and English.
 STOP_CHARACTERS = frozenset(
-    "的了和是就都而及与着也还又在有被把对从到以之于为吗呢吧啊呀嘛哦哪那这它他她你我您们个么谁几很最请让给并且或但若则因所其此该什怎要会能可"
+    "的了和是就都而及与着也还又在有被把对从到以之于为吗呢吧啊呀嘛哦哪那这它他她你我您们个么谁几很最请让给并且或但若则因所其此该什怎要会能可咋啥"
     "與著還個這們麼誰幾請讓給為嗎對從並於裡里"
 )
 
@@ -40,6 +40,14 @@ _CHINESE = """
 應該 因為 時候 請問 告訴 介紹 我們 你們 他們 它們
 """
 STOP_WORDS = frozenset(_CHINESE.split()) | ENGLISH_STOP_WORDS
+# Words that only ask, as people type them; titles rather have 多久 and 怎么办, and 几天 may be some
+# days. As whole words they would hide that a text has all others.
+_ASKING = """
+几点 几点钟 几号 几楼 几时 多长 咋办 咋样 啥时候 怎么弄 怎么着 哪一天 哪位 哪家 谁家 哪边 为啥 干嘛 干什么
+什么样
+"""
+ASKING_WORDS = frozenset(_ASKING.split())
+_OR_NOT = re.compile(r"(.)[不没沒]\1")  # 停不停 asks whether it is 停; cut as words, it would be 停 and 不停
 
 
 # Robertson and Zaragoza's. With b = .5 short passages lose: nDCG@10 on RGB's Chinese half .866, with .75
@@ -51,6 +59,7 @@ CHARACTERS_PER_WORD = 1.6  # Chinese
 MAX_INDEXED_CHARS = 200_000  # characters; far beyond any chunk
 MAX_STEMMED_CHARS = 100_000  # characters; a stem costs 30 µs, so a hostile text would cost seconds
 MAX_QUESTION_REPEATS = 2.0
+CHARACTER_WEIGHT = 0.3  # of a single Chinese character in a question
 MIN_WORD_WEIGHT = 0.5  # a lighter term is half a word, or says little
 CACHED_TERMS = 20_000  # of questions: about 3 MB
 
@@ -129,7 +138,7 @@ def terms(text: str) -> list[str]:
 def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     """Return the question's distinct terms with their weights, in order of appearance."""
     weights: dict[str, float] = {}
-    for pieces, _ in _runs(text, is_stemmed(text)):
+    for pieces, _ in _runs(_OR_NOT.sub(r"\1", text), is_stemmed(text)):
         for piece, weight in pieces:
             weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
     for verb, particle in _PHRASAL_VERB.findall(text[:MAX_PHRASAL_CHARS]):
@@ -216,6 +225,10 @@ def _cjk_terms(run: str) -> list[tuple[str, float]]:
         if word in STOP_WORDS or word in STOP_CHARACTERS:
             before = ""
             continue
+        if word in ASKING_WORDS:
+            weighted.append((word, CHARACTER_WEIGHT))
+            before = ""
+            continue
         if before:  # two single characters may be a name or a word unknown to the dictionary
             weighted.append((before[-1] + word[0], 0.7 if len(before) == len(word) == 1 else 0.25))
         weighted.extend(_cjk_word(word))
@@ -226,7 +239,7 @@ def _cjk_terms(run: str) -> list[tuple[str, float]]:
 @lru_cache(maxsize=32_768)
 def _cjk_word(word: str) -> tuple[tuple[str, float], ...]:
     if len(word) == 1:
-        return ((word, 0.3),)
+        return ((word, CHARACTER_WEIGHT),)
     if len(word) == 2:
         return ((word, 1.0),)
     share = 0.9 / (len(word) - 1)

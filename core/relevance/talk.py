@@ -69,6 +69,10 @@ class Talk(StrEnum):
     def is_about_conversation(self) -> bool:
         return self.needs_answer or self in (Talk.REPEAT, Talk.CERTAIN, Talk.QUESTIONS)
 
+    @property
+    def is_polite(self) -> bool:
+        return self in (Talk.CLOSING, Talk.GREETING, Talk.THANKS)
+
 
 def talk_of(text: str) -> Talk | None:
     """Return the kind of talk that all of `text` is; None for a question, and whenever that is uncertain."""

@@ -32,6 +32,7 @@ from core.relevance.query import (
     wording,
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
+from core.relevance.talk import talk_of
 from core.text import Language, holds_chinese, in_script_of, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
@@ -153,13 +154,15 @@ def answer(
         if still_reading:
             return say(_NOTHING_INGESTING) + _headings(nearest, say)
         return _nothing(asked, scope, nearest, say)
-    asked, before = meant(asked, prompt.previous, prompt.last_answer)
-    parts = numbered_parts(asked, prompt.last_answer)
+    before = [text for text in prompt.previous if talk_of(text) is None]
+    last_answer = prompt.last_answer if prompt.previous[-1:] == (*before[-1:],) else ""  # no "you're welcome"
+    asked, before = meant(asked, before, last_answer)
+    parts = numbered_parts(asked, last_answer)
     passages = _own_first(_in_languages(_in_parts(parts, passages), chinese), chinese)
-    before = with_subject(asked, before, prompt.last_answer)
+    before = with_subject(asked, before, last_answer)
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
-    query = Query(asked, forms, last_answer=prompt.last_answer)
+    query = Query(asked, forms, last_answer=last_answer)
     by_number = dict(enumerate(nearest_parts, 1))
     near = [by_number.get(passage.index, "") for passage in passages]
     quotables = Quotables([(passage.heading, passage.text) for passage in passages], near)

@@ -242,3 +242,17 @@ async def test_a_single_word_after_a_question_about_something_else_is_about_that
             turn = await app.ask(word, session_id=first.session_id)
             assert turn.sources[0]["heading"] == word.rstrip("呢")
             assert word.rstrip("呢") in turn.answer
+
+
+async def test_thanks_between_a_question_and_its_follow_up_change_nothing(app: App) -> None:
+    """Discriminates: joining the follow-up with "thanks", which leaves it without a subject; repeating
+    "you're welcome"."""
+    await app.add_text("rules.md", f"{LEAVE}\n# 报销\n\n## 住宿\n\n住宿每晚不超过四百元，由财务主管批准。\n")
+    first = await app.ask("事假怎么请？")
+    session = {"session_id": first.session_id}
+    for thanks in ("谢谢", "好的，谢谢啦"):
+        await app.ask(thanks, **session)
+    assert (await app.ask("再说一遍", **session)).answer.startswith("资料中的相关内容：\n\n> **事假**")
+    answer = (await app.ask("谁批？", **session)).answer
+    assert "事假不带薪" in answer
+    assert "财务主管" not in answer

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from core.relevance.sparse import (
     AVERAGE_WORDS,
     K1,
+    MIN_WORD_WEIGHT,
     B,
     DocumentWords,
     SparseTerms,
@@ -265,3 +266,15 @@ def test_both_chinese_scripts_give_the_same_words(traditional: str, simplified: 
 @pytest.mark.parametrize("text", ["plain words", "简体字", "日本語のテキスト", "ＡＢＣ１２３", "𠮷野家"])
 def test_folding_keeps_the_length_of_a_text(text: str) -> None:
     assert len(folded(text)) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("遛狗的绳子多长", {"遛狗", "绳子"}), ("钥匙丢了咋整", {"钥匙"}), ("門診幾點下班", {"门诊", "下班"}),
+        ("会员能不能停卡", {"会员", "停卡"}), ("明天停不停水", {"明天", "停水"}),
+    ],
+)  # fmt: skip
+def test_words_that_only_ask_say_little(question: str, words: set[str]) -> None:
+    """Discriminates: 多长, 咋 and 不能 as words that a text with the answer lacks."""
+    assert {term.text for term in question_terms(question) if term.weight >= MIN_WORD_WEIGHT} == words

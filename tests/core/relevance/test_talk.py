@@ -97,6 +97,11 @@ def test_no_question_that_looks_like_talk_is_taken_for_it() -> None:
         ("where did you get that printer?", None),
         ("謝謝", Talk.THANKS),
         ("再說一遍", Talk.REPEAT),
+        ("你刚才说多久？", Talk.REPEAT),
+        ("你说的是几点来着", Talk.REPEAT),
+        ("how much did you say it was?", Talk.REPEAT),
+        ("老师说是几点", None),
+        ("说明书要多久", None),
         ("唔該翻譯成英文", Talk.TRANSLATED),
     ],
 )
