@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from core.text import counted
 from services.adapters.edge import engine, wire
 from services.adapters.edge.collection import Collection, log_line, refusal_from
 from services.adapters.edge.journal import Journal, checksum, vectors_checksum
@@ -180,9 +181,11 @@ class Integrity:
         present = engine.ids(self._collections[name].shard)
         expected = self.expected.ids(name)
         if missing := expected - present:
-            self.lost[name] = f"{len(missing)} of {len(expected)} points are missing: {_named(missing)}"
+            self.lost[name] = (
+                f"{len(missing)} of {counted(len(expected), 'point')} missing: {_named(missing)}"
+            )
         elif more := present - expected:
-            self.lost[name] = f"{len(more)} unexpected points are present: {_named(more)}"
+            self.lost[name] = f"{counted(len(more), 'unexpected point')}: {_named(more)}"
         self._uncompared[name] = None
 
     def compare_at_start(self) -> None:

@@ -159,7 +159,7 @@ async def test_points_missing_after_a_kill_are_reported(tmp_path: Path) -> None:
     (tmp_path / "store" / COLLECTION / "closed.json").unlink()
     async with open_edge_client(tmp_path / "store") as client:
         (line,) = (await client.condition()).damage
-        assert "5 of 15 points are missing" in line
+        assert "5 of 15 points missing" in line
         assert nth_id(10) in line
 
 
