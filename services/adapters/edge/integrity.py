@@ -178,15 +178,18 @@ class Integrity:
 
     def compare(self, name: str) -> None:
         """Compare which points exist; their vectors are compared by `idle_step`."""
-        present = engine.ids(self._collections[name].shard)
-        expected = self.expected.ids(name)
-        if missing := expected - present:
-            self.lost[name] = (
-                f"{len(missing)} of {counted(len(expected), 'point')} missing: {_named(missing)}"
-            )
-        elif more := present - expected:
-            self.lost[name] = f"{counted(len(more), 'unexpected point')}: {_named(more)}"
+        self.count_missing(name)
         self._uncompared[name] = None
+
+    def count_missing(self, name: str) -> None:
+        """Compare which points exist, and add the difference to what is known to be lost."""
+        present = engine.ids(self._collections[name].shard)
+        expected, files = self.expected.ids(name), f"{self.lost[name]}; " if name in self.lost else ""
+        if missing := expected - present:
+            points = counted(len(expected), "point")
+            self.lost[name] = f"{files}{len(missing)} of {points} missing: {_named(missing)}"
+        elif more := present - expected:
+            self.lost[name] = f"{files}{counted(len(more), 'unexpected point')}: {_named(more)}"
 
     def compare_at_start(self) -> None:
         """Compare as many vectors and indexes as a start has time for, small collections first. Raises

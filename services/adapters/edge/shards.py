@@ -246,7 +246,10 @@ class Shards:
             elif name in self._stand_ins:
                 points = len(self._integrity.expected.ids(name))
                 self._integrity.lost[name] = f"held {counted(points, 'point')}: {self._integrity.lost[name]}"
-            elif name not in self._integrity.lost and (changes or not self._last_closes[name].sealed):
+            elif name in self._integrity.lost:
+                with unreadable_unless_done(name):
+                    self._integrity.count_missing(name)
+            elif changes or not self._last_closes[name].sealed:
                 self._integrity.compare(name)
         self._integrity.compare_at_start()
 
