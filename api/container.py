@@ -218,9 +218,9 @@ class Container:
         return await self.look.health()
 
     async def warnings(self) -> dict[str, str]:
-        """Return, by part, what an operator should fix before it becomes a problem."""
+        """Return, by part, what an operator should fix before it becomes a problem; call `health` first."""
         disk = await self.disk.problem()
-        damage = (await self.store.condition()).damage if isinstance(self.store, StoreUpkeep) else ()
+        damage = self.readiness.damage
         warnings = {"store": f"{ADVICE}: {'; '.join(damage)}"} if damage else {}
         warnings |= {f"tools.{each.name}": each.problem for each in self.tools if each.problem}
         library = await self.library.problem()

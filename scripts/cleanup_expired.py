@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.text import counted
 from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
@@ -95,7 +96,7 @@ def _print_report(report: Cleanup) -> None:
     for session_id, count in largest[:SESSIONS_SHOWN]:
         print(f"  {session_id}  {count}")
     if len(largest) > SESSIONS_SHOWN:
-        print(f"  and {len(largest) - SESSIONS_SHOWN} more sessions")
+        print(f"  and {counted(len(largest) - SESSIONS_SHOWN, 'more session')}")
     if report.unparsable:
         print("Unreadable times: see wenmai repair")
         print(f"  {' '.join(report.unparsable_ids)}")

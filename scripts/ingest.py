@@ -23,6 +23,7 @@ from core.dates import is_iso_date
 from core.formats import is_supported, supported_files, visible_files
 from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS
 from core.operations.sync import KindCount, skipped_words
+from core.text import counted
 from routes.wire.documents import AddedDocument, Document, Job, RemovedSample
 from scripts.commands.maintenance import (
     EXIT_FAILED,
@@ -241,10 +242,11 @@ async def _ingest(client: ServerClient, files: Sequence[Path], options: Options)
 
 async def _remove_sample(client: ServerClient, options: Options) -> int:
     removed = await client.send("DELETE", "/documents/sample", RemovedSample)
-    sentence = f"removed {removed.documents} documents of the sample, {removed.chunks} passages"
+    documents, passages = counted(removed.documents, "document"), counted(removed.chunks, "passage")
+    sentence = f"removed {documents} of the sample, {passages}"
     print_result(removed, options, lambda _: print(sentence))
     if removed.left:
-        print(f"{removed.left} traces are still stored: wenmai doctor", file=sys.stderr)
+        print(f"still stored: {counted(removed.left, 'trace')}; see wenmai doctor", file=sys.stderr)
     return EXIT_FAILED if removed.left else EXIT_OK
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,6 +45,7 @@ class Readiness:
         self._embedding = embedding
         self._steps: tuple[Step, ...] = ()
         self._prepared = False
+        self.damage: Sequence[str] = ()  # of the store, as of the last `problems`
 
     async def prepare(self, *steps: Step) -> None:
         """Create the collections, then run `steps`. With QDRANT_URL, an unavailable store is retried later.
@@ -81,8 +82,11 @@ class Readiness:
             return {"store": "The store has not answered yet; it is tried again every two seconds."}
         try:
             await self._store.count(self._settings.session_collection)
-            if isinstance(self._store, StoreUpkeep) and not (await self._store.condition()).writable:
-                return {"store": NOT_WRITABLE}
+            if isinstance(self._store, StoreUpkeep):
+                condition = await self._store.condition()
+                self.damage = condition.damage
+                if not condition.writable:
+                    return {"store": NOT_WRITABLE}
         except StoreUnavailableError as error:
             return {"store": str(error)}
         return {}

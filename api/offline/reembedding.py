@@ -9,6 +9,7 @@ from functools import partial
 
 from api.wiring.parts import open_embedding, open_store
 from config.settings import EMBEDDED_FOLDER, Settings, StoreSettings
+from core.text import counted
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.beside import CollectionsBeside, CopyBeside
 from services.operations.reembedding.folders import COPY_SUFFIX, StoreFolders
@@ -82,7 +83,7 @@ def _progress_reporter(on_progress: OnProgress) -> Callable[[SyncProgress], None
 def _lines(report: ReembedReport) -> list[str]:
     return [
         *(
-            f"{each.target}: {each.points} points, {each.embedded} of them embedded"
+            f"{each.target}: {counted(each.points, 'point')}, {each.embedded} of them embedded"
             for each in report.collections
         ),
         f"checked: counts, missing vectors, {report.counts['checked']} vectors recomputed",

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.text import counted
+
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
@@ -103,8 +105,8 @@ class LeftSource:
     @property
     def message(self) -> str:
         return (
-            f"source {self.source} is no longer configured: {self.documents} documents stay; "
-            f"wenmai sync --forget {self.source} removes them"
+            f"source {self.source} is no longer configured: {counted(self.documents, 'document')} left; "
+            f"wenmai sync --forget {self.source} deletes what is left"
         )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from core.operations.archive import SUFFIX, BadArchiveError, Manifest
+from core.text import counted
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
@@ -194,7 +195,7 @@ def _print_archives(archives: Sequence[Archive], place: str, options: Options) -
     if not archives:
         print(f"No backups in {place}.")
     for each in archives:
-        summary = each.problem or f"{each.created}, {sum(each.points.values())} points"
+        summary = each.problem or f"{each.created}, {counted(sum(each.points.values()), 'point')}"
         print(f"{each.file}  {each.size_bytes:>12} bytes  {summary}")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.text import counted
 from routes.wire.search import Calibration, CalibrationReport, Change
 from scripts.commands.maintenance import (
     EXIT_OK,
@@ -89,7 +90,7 @@ def _in_force(calibration: Calibration) -> str:
     if calibration.made_at is None:
         return "Not calibrated: probabilities are used unchanged."
     return (
-        f"Calibrated {calibration.made_at} from {calibration.questions} questions: "
+        f"Calibrated {calibration.made_at} from {counted(calibration.questions, 'question')}: "
         f"slope {calibration.slope:.2f}, shift {calibration.shift:+.2f}."
     )
 
@@ -99,7 +100,7 @@ def _print(report: CalibrationReport) -> None:
         print(title)
         print_table([(f"  {name}", f"{before} → {after}") for name, before, after in _rows(change)])
     made = report.calibration
-    print(f"Slope {made.slope:.2f}, shift {made.shift:+.2f}, from {made.questions} questions.")
+    print(f"Slope {made.slope:.2f}, shift {made.shift:+.2f}, from {counted(made.questions, 'question')}.")
     print("Nothing is changed; --apply uses it from now on." if report.dry_run else "In force from now on.")
 
 

@@ -16,6 +16,7 @@ import click
 
 from core.errors import StoreLockedError
 from core.operations.reports import Finding, exit_code, fail, ok, warn
+from core.text import counted
 from scripts.commands.maintenance import (
     EXIT_REFUSED,
     CommandError,
@@ -123,7 +124,8 @@ async def _stored(settings: Settings, client: ServerClient, server: Server, *, n
     stored = ", ".join(f"{name} {count}" for name, count in reply.stored.items())
     days = (await client.send("GET", "/settings/public", PublicSettings)).expire_days
     state = read(schedule, CleanupSchedule)
-    line = f"next clean-up is at {state.next_run}: the server's turns older than {days} days are deleted"
+    old = f"turns older than {counted(days, 'day')}"
+    line = f"next clean-up is at {state.next_run}: the server's {old} are deleted"
     failed = f"the last clean-up failed: {(state.last_error or '').rstrip('.')}. The {line}"
     return [
         ok("store", f"in use by the server: {stored}"),

@@ -16,6 +16,7 @@ import click
 
 from core.errors import BadRequestError, NotFoundError
 from core.owners import OwnerPage, StoredOwner
+from core.text import counted
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
@@ -212,7 +213,7 @@ def _print_report(erased: Erased, *, delete_backups: bool) -> None:
             print("No backup is left: run `wenmai backup`.")
     quoting = erased.quoted_in.turn_ids
     if quoting:
-        print(f"{len(quoting)} answers quote the document (--with-answers erases them):")
+        print(f"{counted(len(quoting), 'answer')} quoting the document (--with-answers erases these, too):")
         _print_some(quoting)
     if erased.receipt_id:
         print(f"Receipt {erased.receipt_id}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.text import counted
 from routes.wire import operations as wire
 from routes.wire.operations import ReembedState
 from scripts.commands.maintenance import (
@@ -200,7 +201,7 @@ async def _into_folder(parts: Reembedding, names: StoreSettings, options: Option
     if others:
         _say(options, f"Not named by any setting, so left in the old store: {', '.join(others)}")
     if damage := await parts.damage():
-        _say(options, f"Damaged, so copied as far as it can be read: {'; '.join(damage)}")
+        _say(options, f"Damaged; points that cannot be read are not copied: {'; '.join(damage)}")
     if not _confirmed(options):
         return outcome
     with _bar() as on_progress:
@@ -343,10 +344,8 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: Opti
         if not outcome.needed:
             _say(options, "Nothing to do: what is stored is embedded with it.")
             return outcome
-        _say(
-            options,
-            f"{plan.points} points, about {max(1, round(plan.seconds))} s while no questions are asked",
-        )
+        about_s = max(1, round(plan.seconds))
+        _say(options, f"{counted(plan.points, 'point')}, about {about_s} s while no questions are asked")
         if not options.apply:
             _say(options, "Nothing was changed: add --apply to do it.")
             return outcome

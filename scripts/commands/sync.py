@@ -15,6 +15,7 @@ import click
 
 from core.errors import BadRequestError, ConflictError
 from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport, skipped_words
+from core.text import counted
 from routes.wire.operations import RemovedSource, SyncState
 from routes.wire.operations import SyncReport as ReportReply
 from scripts.commands.maintenance import (
@@ -107,7 +108,7 @@ def quiet(settings: Settings) -> Settings:
 
 
 def _print_forgotten(options: Options, removed: int) -> int:
-    sentence = f"{shown(options.forget)}: {removed} documents removed"
+    sentence = f"{shown(options.forget)}: {counted(removed, 'document')} removed"
     print_result({"source": options.forget, "removed": removed}, options, lambda _: print(sentence))
     return EXIT_OK
 

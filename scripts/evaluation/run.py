@@ -18,6 +18,7 @@ from config.settings import load_settings
 from core.conversation.recall import DEFAULT_THRESHOLD
 from core.conversation.turns import Turn, TurnStatus
 from core.owners import KEY_VARIABLE
+from core.text import counted
 from scripts.evaluation.baselines import (
     Collection,
     Index,
@@ -350,7 +351,9 @@ def _blank(data: EvaluationSet) -> list[str]:
 
 
 def _refusals(refused: Counter[str]) -> tuple[str, ...]:
-    return tuple(f"{number} documents refused: {reason}" for reason, number in refused.most_common())
+    return tuple(
+        f"{counted(number, 'document')} refused: {reason}" for reason, number in refused.most_common()
+    )
 
 
 def _rows(measured: _Measured) -> tuple[Row, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import sys
 import uuid
 from collections.abc import Iterator
@@ -193,7 +194,7 @@ _NON_DURABLE = frozenset({"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "smb3", "9p",
 """File systems in memory or on a network: a flush may return before anything is on a disk."""
 
 
-def non_durable_file_system(folder: Path) -> str:
+def non_durable_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
     """The file system's type if a flush there promises less than on a disk; "" otherwise, or if unknown.
 
     Only Linux lists its mounts in a file.
@@ -201,8 +202,9 @@ def non_durable_file_system(folder: Path) -> str:
     if sys.platform != "linux":
         return ""
     place, kind = "", ""
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, mounted, each, *_ = line.split()
+    for line in mounts.read_text().splitlines():
+        _, escaped, each, *_ = line.split()
+        mounted = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), escaped)  # \040 is a blank
         if len(mounted) >= len(place) and Path(mounted) in (folder.resolve(), *folder.resolve().parents):
             place, kind = mounted, each
     return kind if kind in _NON_DURABLE else ""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from core.errors import UnavailableError
 from core.knowledge import Document
 from core.operations.sync import SyncProgress, SyncStep
+from core.text import counted
 from services.sync.intake import FileIntake, Origin, Patience, SyncedKnowledge, SyncPace
 from services.sync.plan import Plan, make_plan, too_many_missing
 from services.sync.reports import Tally
@@ -80,7 +81,7 @@ class SourceRun:
             self._tally.problem = f"{scan.problem}: nothing was read and nothing removed."
         elif scan.is_empty and known and not self._allow_removals:
             self._tally.problem = (
-                f"The folder is empty, but {known} documents of it are known: nothing was removed. "
+                f"The folder is empty, but had {counted(known, 'document')}: nothing was removed. "
                 f"Is its disk mounted? If it is meant to be empty: {self._command}"
             )
             self._tally.held_back = known

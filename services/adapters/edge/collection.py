@@ -24,6 +24,7 @@ import msgspec
 import qdrant_edge as edge
 
 from core.failpoints import failpoint
+from core.text import counted
 from services.adapters.edge import engine, wire
 from services.store.durable import free_bytes, sync_folder, write_durably
 
@@ -218,7 +219,7 @@ def doubt_about_points(collection: Collection, left: LastClose) -> str:
     present = collection.shard.count(edge.CountRequest(exact=True))
     if left.points in (None, present):
         return ""
-    return f"{left.points} points were left there and {present} are found"
+    return f"{counted(left.points, 'point')} at the last close, now {present}"
 
 
 def drop_close_record(folder: Path) -> None:

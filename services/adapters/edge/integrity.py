@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from core.text import counted
 from services.adapters.edge import engine, wire
 from services.adapters.edge.collection import Collection, log_line, refusal_from
 from services.adapters.edge.journal import Journal, checksum, vectors_checksum
@@ -177,13 +178,18 @@ class Integrity:
 
     def compare(self, name: str) -> None:
         """Compare which points exist; their vectors are compared by `idle_step`."""
-        present = engine.ids(self._collections[name].shard)
-        expected = self.expected.ids(name)
-        if missing := expected - present:
-            self.lost[name] = f"{len(missing)} of {len(expected)} points are missing: {_named(missing)}"
-        elif more := present - expected:
-            self.lost[name] = f"{len(more)} unexpected points are present: {_named(more)}"
+        self.count_missing(name)
         self._uncompared[name] = None
+
+    def count_missing(self, name: str) -> None:
+        """Compare which points exist, and add the difference to what is known to be lost."""
+        present = engine.ids(self._collections[name].shard)
+        expected, files = self.expected.ids(name), f"{self.lost[name]}; " if name in self.lost else ""
+        if missing := expected - present:
+            points = counted(len(expected), "point")
+            self.lost[name] = f"{files}{len(missing)} of {points} missing: {_named(missing)}"
+        elif more := present - expected:
+            self.lost[name] = f"{files}{counted(len(more), 'unexpected point')}: {_named(more)}"
 
     def compare_at_start(self) -> None:
         """Compare as many vectors and indexes as a start has time for, small collections first. Raises

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import qdrant_edge as edge
 
+from core.text import counted
 from services.adapters.edge import collection as on_disk
 from services.adapters.edge import engine, wire
 from services.adapters.edge.integrity import Integrity, unreadable_unless_done
@@ -244,8 +245,11 @@ class Shards:
                 journal.expect(name, wire.encode(collection.spec), engine.checksums(collection.shard))
             elif name in self._stand_ins:
                 points = len(self._integrity.expected.ids(name))
-                self._integrity.lost[name] = f"{points} points were in it: {self._integrity.lost[name]}"
-            elif name not in self._integrity.lost and (changes or not self._last_closes[name].sealed):
+                self._integrity.lost[name] = f"held {counted(points, 'point')}: {self._integrity.lost[name]}"
+            elif name in self._integrity.lost:
+                with unreadable_unless_done(name):
+                    self._integrity.count_missing(name)
+            elif changes or not self._last_closes[name].sealed:
                 self._integrity.compare(name)
         self._integrity.compare_at_start()
 

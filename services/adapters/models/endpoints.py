@@ -105,9 +105,10 @@ class OpenAIEmbedding(BatchEmbedding):
 
 
 def _pause_s(reply: httpx.Response, attempt: int) -> float:
-    """The pause the server asks for in seconds, else a doubling one with jitter; at most MAX_WAIT_S."""
-    asked = reply.headers.get("Retry-After", "")
-    pause = float(asked) if asked.isdecimal() else RETRY_AFTER_S * 2**attempt * random.uniform(0.8, 1.2)  # noqa: S311
+    """The pause the server asks for, else a doubling one with jitter; at most MAX_WAIT_S."""
+    pause = retry_after_s(reply.headers.get("Retry-After"), datetime.now(UTC))
+    if pause is None:
+        pause = RETRY_AFTER_S * 2**attempt * random.uniform(0.8, 1.2)  # noqa: S311
     return min(pause, MAX_WAIT_S)
 
 

@@ -18,6 +18,7 @@ from config.tables import LLMSettings, SourceSettings
 from core.errors import StartRefusedError
 from core.operations.reports import Finding, fail, ok, warn
 from core.owners import NOBODY_READS, nobody_reads
+from core.text import counted
 from services.knowledge.parsing.confinement import missing_walls
 from services.operations.reembedding.folders import StoreFolders
 from services.store.durable import allocated_bytes
@@ -164,7 +165,7 @@ def check_backups(store: StoreSettings, now_s: float) -> Finding:
     if newest is None:
         return warn("backups", f"there is no backup in {store.backups}: run `wenmai backup`")
     days = int(max(0.0, now_s - newest) // DAY_S)
-    age = "of today" if days == 0 else f"{days} days old"
+    age = "of today" if days == 0 else f"{counted(days, 'day')} old"
     if days > OLD_BACKUP_DAYS:
         return warn("backups", f"the newest is {age}: run `wenmai backup`, and schedule it for every night")
     return ok("backups", f"the newest is {age}")
@@ -194,7 +195,7 @@ def check_schedule(
     except StartRefusedError as error:
         return fail("clean-up", str(error))
     place = conversation.timezone or "the machine's zone"
-    limit = f"turns older than {conversation.conversation_expire_days} days"
+    limit = f"turns older than {counted(conversation.conversation_expire_days, 'day')}"
     return ok("clean-up", f"as set here, {limit} go at {conversation.cleanup_cron!r} in {place}")
 
 

@@ -25,14 +25,14 @@ from services.store.points import equals, is_empty, scroll_all
 
 def check_size(chunks: int, *, embedded: bool) -> Finding:
     if not embedded:
-        return ok("size", f"{chunks} chunks, in a Qdrant server")
+        return ok("size", f"{counted(chunks, 'chunk')}, in a Qdrant server")
     if chunks > MAX_EMBEDDED_CHUNKS:
         return warn(
             "size",
             f"{chunks} chunks are more than the {MAX_EMBEDDED_CHUNKS} that the embedded store is designed "
             f"for, and every search takes longer: {ADVICE}",
         )
-    return ok("size", f"{chunks} chunks; the embedded store is designed for {MAX_EMBEDDED_CHUNKS}")
+    return ok("size", f"{counted(chunks, 'chunk')}; the embedded store is designed for {MAX_EMBEDDED_CHUNKS}")
 
 
 MAX_DOCUMENTS = 100_000
@@ -199,18 +199,21 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
     if unsearched:
         some = ", ".join(unsearched[:3])
         findings.append(
-            warn("documents", f"{len(unsearched)} are marked ready but are not searched ({some}): {REPAIR}")
+            warn(
+                "documents",
+                f"{counted(len(unsearched), 'document')} marked ready but not searched ({some}): {REPAIR}",
+            )
         )
     if orphans:
         findings.append(
-            warn("documents", f"{orphans} chunks belong to no document: `wenmai erase` removes them")
+            warn("documents", f"{counted(orphans, 'chunk')} without a document: remove with `wenmai erase`")
         )
     if unfinished:
         findings.append(
             warn(
                 "documents",
-                f"{unfinished} were being read: the next start continues with them; those from a restored "
-                "backup are marked failed, upload them again",
+                f"{counted(unfinished, 'document')} not read to the end: the next start continues; what came "
+                "from a restored backup is marked failed and must be uploaded again",
             )
         )
     return findings or [ok("documents", f"{counted(len(known), 'document')}, no chunk without its document")]

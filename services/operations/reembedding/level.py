@@ -20,11 +20,12 @@ from core.errors import StartRefusedError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Chunk
 from core.relevance.query import embedded_part
+from core.text import counted
 from services.conversation.recall import EMBEDDED_TURN_CHARS
 from services.knowledge.chunks import SIGNS
 from services.models.embedding import EmbeddingService
 from services.store.collections import SPARSE, CollectionSpec
-from services.store.dialect import Filter, Point, Record, VectorStore
+from services.store.dialect import Filter, Point, Record, StoreUpkeep, VectorStore
 from services.store.points import (
     IDS_AT_ONCE,
     batches,
@@ -332,6 +333,9 @@ def _is_running(record: Record) -> bool:
 MIN_COSINE = 0.999
 SAMPLES, SAMPLE = 4, 4  # positions in a collection to sample, and points at each
 
+ACCEPT_LOSS = (
+    "damaged points are not copied; restore a backup, or run `wenmai repair --accept-loss` and this again"
+)
 _NOT_THE_MARK = Filter(must_not=[has_id([MARK_ID])])
 
 
@@ -355,8 +359,10 @@ async def check_counts(
     """
     expected, copied_points = await count_points(source, stored), await count_points(target, copied)
     if abs(expected - copied_points) > tolerance:
+        damaged = isinstance(source, StoreUpkeep) and (await source.condition()).damage
+        advice = ACCEPT_LOSS if damaged else "run this again"
         raise CopyIncompleteError(
-            f"collection {stored!r} has {expected} points and its copy {copied_points}; run this again"
+            f"collection {stored!r} has {counted(expected, 'point')} and its copy {copied_points}: {advice}"
         )
     return copied_points
 
@@ -384,7 +390,8 @@ async def check_none_lacks(spec: CollectionSpec, target: VectorStore, copied: st
     async for records in scroll_pages(target, copied, lacks(spec.dense), size=IDS_AT_ONCE):
         without += sum(expects_all(spec, record) for record in records)
     if without:
-        raise CopyIncompleteError(f"{without} points in the copy of {spec.name!r} have no vector")
+        points = counted(without, "point")
+        raise CopyIncompleteError(f"in the copy of {spec.name!r}, {points} without a vector: run this again")
 
 
 async def _sample(target: VectorStore, copied: str, choice: Random) -> list[Record]:

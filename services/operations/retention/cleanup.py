@@ -18,6 +18,7 @@ from core.dates import rfc3339
 from core.errors import ConflictError, DiskFullError, WenmaiError
 from core.operations.expiry import DAY_US, GUARDED_TURNS, AgeLimits, ExpiryReport, still_since, trusts_clock
 from core.operations.reports import Receipt, ReceiptKind
+from core.text import counted
 from services.conversation.turns import TurnStore
 from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces
@@ -135,8 +136,8 @@ class Retention:
         if (moved_us := self._mark().moved_us(before)) > MAX_MOVED_US:
             return (
                 f"The clock of this machine was moved forward by {moved_us / DAY_US:.1f} days since the last "
-                f"clean-up; it says {rfc3339(now_us)[:10]}, and {matched} turns would be deleted. If the "
-                "date is right, clean up by hand once."
+                f"clean-up; it says {rfc3339(now_us)[:10]}, and {counted(matched, 'turn')} would be deleted. "
+                "If the date is right, clean up by hand once."
             )
         began = Filter(must=[in_range("created_us", gte=still_since(now_us, days), lte=now_us)])
         count = await self._turns.count(began) if last_run_us is None else 0
@@ -145,9 +146,8 @@ class Retention:
         last = f"the last clean-up was on {rfc3339(last_run_us)[:10]}" if last_run_us else "no turn is newer"
         return (
             f"By the clock of this machine it is {rfc3339(now_us)[:10]}; {last}, longer ago than the limit "
-            f"of {days} days, and {matched} turns would be deleted at once. If the date is right, clean up "
-            "by hand "
-            "once."
+            f"of {counted(days, 'day')}, and {counted(matched, 'turn')} would be deleted at once. If the "
+            "date is right, clean up by hand once."
         )
 
     async def _last_run(self, now_us: int) -> Receipt | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,20 @@ async def health(app: App) -> dict[str, object]:
     return dict(response.json())
 
 
+def count_calls(store: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    calls: list[None] = []
+    method = getattr(store, name)
+
+    def counting() -> Any:
+        calls.append(None)
+        return method()
+
+    monkeypatch.setattr(store, name, counting)
+    return calls
+
+
 async def test_a_lost_collection_is_reported_and_the_rest_stays_readable_until_the_loss_is_accepted(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Discriminates: ready in silence; a start that is refused; a repair that leaves it read-only."""
     settings = make_settings(tmp_path)
@@ -34,7 +47,10 @@ async def test_a_lost_collection_is_reported_and_the_rest_stays_readable_until_t
     async with open_app(settings) as app:
         now = await health(app)
         assert now["status"] == "degraded"
-        assert "conversations: 1 points were in it: its folder is missing" in str(now["warnings"])
+        assert "conversations: held 1 point: its folder is missing" in str(now["warnings"])
+        asked = count_calls(app.container.store, "condition", monkeypatch)
+        await health(app)
+        assert len(asked) == 1, "the store is asked for its condition once per request"
         assert (await app.client.get(f"/documents/{document_id}")).json()["status"] == "ready"
         refused = await app.client.post(CHAT, json={"question": "And coffee?"})
         assert refused.status_code == 503

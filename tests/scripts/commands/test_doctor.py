@@ -143,7 +143,7 @@ def test_neither_a_key_nor_a_text_is_ever_printed(tmp_path: Path, run_doctor: Ru
         assert session_id not in output
     for part in ("1 session with turns and no record", "without a readable time", "whose parent was"):
         assert part in shown.stdout
-    assert "1 chunks belong to no document" in shown.stdout
+    assert "1 chunk without a document" in shown.stdout
     assert "127.0.0.1:9 cannot be reached" in shown.stdout
 
 

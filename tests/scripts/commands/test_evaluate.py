@@ -89,7 +89,7 @@ def test_the_table_has_our_rankings_beside_the_plain_ones_and_others(measured: t
     assert lists["sparse"]["retrieval"]["recall_5"] == 1.0
     assert "| bakery | a published one | – | – | 0.500 | – | 0.625 |" in printed
     assert "bakery follow-up" in printed
-    assert "bakery: 1 documents refused: empty_file" in printed
+    assert "bakery: 1 document refused: empty_file" in printed
     assert "rewrites: skipped" in printed
     assert (out / "table.md").read_text(encoding="utf-8") in printed
 

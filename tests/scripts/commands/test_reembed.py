@@ -21,6 +21,7 @@ from core.errors import StartRefusedError
 from scripts.commands import reembed
 from scripts.commands.maintenance import CommandError, Options
 from services.models.embedding import EmbeddingService
+from services.operations.reembedding.level import CopyIncompleteError
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import NO_INDEX_WARNING, nearest
@@ -79,7 +80,7 @@ async def test_after_the_embedding_changed_reembedding_makes_all_searchable_agai
             pass
     done = run_command(tmp_path, "--apply")
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-    assert "conversations: 1 points, 1 of them embedded" in done.stdout
+    assert "conversations: 1 point, 1 of them embedded" in done.stdout
     assert store_folders(tmp_path) == ["store", "store."]
     async with open_app(with_embedding(tmp_path, OTHER)) as app:
         hits = (await app.client.post("/search", json={"question": QUESTION})).json()
@@ -128,13 +129,31 @@ async def test_the_same_embedding_recreates_damaged_vectors_on_request(
     for folders in (["store", "store."], ["store", "store.", "store."]):
         assert await reembed._reembed(settings, _options(["--apply", "--again"])) == 0
         assert store_folders(tmp_path) == folders
-        assert ("Damaged, so copied" in capsys.readouterr().out) is (len(folders) == 2)
+        assert ("Damaged; points that" in capsys.readouterr().out) is (len(folders) == 2)
         async with open_container(settings) as container:
             vector = HashingEmbedding().get_query_embedding(QUESTION)
             (best,) = await nearest(container.store, vector, "question", 1, collection="conversations")
             assert best.score > 0.99
     with pytest.raises(CommandError, match="stop the server"):
         await reembed._reembed(settings, _options(["--again", "--url", "http://127.0.0.1:9"]))
+
+
+@pytest.mark.full("runs commands as processes of their own")
+async def test_a_damaged_passage_stops_the_change_until_its_loss_is_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: "run this again", which never helps; a copy that lacks the passage without a word."""
+    async with filled(tmp_path):
+        pass
+    for file in (tmp_path / "store" / "knowledge").rglob("payload_storage/page_0.dat"):
+        file.write_bytes(file.read_bytes().replace(b"five days", b"nine days"))
+    with pytest.raises(CopyIncompleteError, match=r"has 1 point and its copy 0: .*repair --accept-loss"):
+        await apply(tmp_path)
+    assert store_folders(tmp_path) == ["store", "store.reembed"]
+    accepted = command("wenmai", "repair", "--accept-loss", DATA_DIR=str(tmp_path), EMBEDDING=HASHING)
+    assert accepted.stdout.count("knowledge: the payload of") == 1
+    assert await apply(tmp_path) == 0
+    assert "knowledge: 0 points, 0 of them embedded" in capsys.readouterr().out
 
 
 @pytest.mark.full("runs commands as processes of their own")
@@ -188,7 +207,7 @@ async def test_going_back_reuses_the_old_store(tmp_path: Path, capsys: pytest.Ca
     capsys.readouterr()
     back = _options(["--apply", "--embedding", HASHING])
     assert await reembed._reembed(with_embedding(tmp_path, OTHER), back) == 0
-    assert "conversations: 1 points, 0 of them embedded" in capsys.readouterr().out
+    assert "conversations: 1 point, 0 of them embedded" in capsys.readouterr().out
     async with open_container(with_embedding(tmp_path, HASHING)) as container:
         assert await container.conversations.turns.count() == 1
     with pytest.raises(CommandError, match="--embedding 'os:system'"):
@@ -228,7 +247,7 @@ async def test_as_json_it_prints_one_object_and_notes_beside_it(
     outcome = json.loads(printed.out)
     assert (outcome["done"], Path(outcome["old_store"])) == (True, old_store(tmp_path))
     assert outcome["settings"] == {"EMBEDDING": OTHER}
-    assert "conversations: 1 points, 1 of them embedded" in printed.err
+    assert "conversations: 1 point, 1 of them embedded" in printed.err
     with pytest.raises(CommandError, match="nothing to cancel"):
         await reembed._reembed(with_embedding(tmp_path, OTHER), _options(["--cancel"]))
 

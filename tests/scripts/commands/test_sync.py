@@ -81,7 +81,7 @@ async def test_beside_a_server_it_asks_the_server_and_prints_its_report(
         for file in files:
             file.unlink()
         assert await run_sync(settings, "--url", url) == 1
-        assert "The folder is empty, but 3 documents" in capsys.readouterr().out
+        assert "The folder is empty, but had 3 documents:" in capsys.readouterr().out
         assert await run_sync(settings, "--url", url, "--yes") == 0
         assert numbers(capsys.readouterr().out)["removed"] == 3
         assert await run_sync(settings, "--url", url, "--source", "other") == 2
@@ -98,9 +98,9 @@ async def test_a_source_no_longer_configured_is_reported_and_forgotten(
     assert await run_sync(old) == 0
     settings = settings_of(tmp_path, "new")
     assert await run_sync(settings) == 0
-    assert "Note: source old is no longer configured: 1 documents stay;" in capsys.readouterr().out
+    assert "Note: source old is no longer configured: 1 document left;" in capsys.readouterr().out
     assert await run_sync(settings, "--forget", "old") == 0
-    assert capsys.readouterr().out.endswith("old: 1 documents removed\n")
+    assert capsys.readouterr().out.endswith("old: 1 document removed\n")
     assert await run_sync(settings) == 0
     assert "Note:" not in capsys.readouterr().out
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,17 @@ def test_a_file_system_in_memory_is_recognised(tmp_path: Path) -> None:
     """Discriminates: the file system of `/` for everything below it."""
     assert non_durable_file_system(MEMORY / "data") == "tmpfs"
     assert non_durable_file_system(Path("/proc").parent) == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists its mounts in a file")
+def test_a_network_disk_whose_name_has_a_blank_is_recognised(tmp_path: Path) -> None:
+    """Discriminates: a mount point compared as the kernel writes it, with `\\040` for a blank."""
+    (disk := tmp_path / "shared disk").mkdir()
+    mounts = tmp_path / "mounts"
+    shown = str(disk).replace(" ", r"\040")
+    mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\nnas:/x {shown} nfs4 rw 0 0\n")
+    assert non_durable_file_system(disk / "data", mounts) == "nfs4"
+    assert non_durable_file_system(tmp_path, mounts) == ""
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\xff\x00garbage", b"no id"])

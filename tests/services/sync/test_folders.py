@@ -117,7 +117,7 @@ async def test_a_missing_or_suddenly_empty_folder_loses_nothing(bench: Bench) ->
     await bench.run()
     (bench.folder / "a.md").unlink()
     empty = await bench.run()
-    assert "is empty, but 1 documents" in empty.problem
+    assert "is empty, but had 1 document:" in empty.problem
     assert "wenmai sync --source docs --yes" in empty.problem
     bench.folder.rmdir()
     away = await bench.run(allow_removals=True)

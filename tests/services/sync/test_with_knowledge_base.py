@@ -211,7 +211,7 @@ async def test_forgetting_a_source_leaves_no_chunk(bench: Bench) -> None:
         shared_owner="shared", max_file_bytes=1,
     )  # fmt: skip
     (left,) = (await other.state()).left
-    assert "no longer configured: 1 documents stay; wenmai sync --forget docs" in left.message
+    assert "no longer configured: 1 document left; wenmai sync --forget docs" in left.message
     assert await other.forget("docs") == 1
     assert (await other.state()).left == ()
     assert await bench.hits("apple") == 0

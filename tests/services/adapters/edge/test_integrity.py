@@ -133,7 +133,7 @@ async def test_a_truncated_file_is_detected_and_everything_else_is_served(
         condition = await client.condition()
         assert condition.read_only
         assert "cannot be read" in condition.damage[0]
-        assert f"{POINTS} points were in it" in condition.damage[0]
+        assert f"held {POINTS} points" in condition.damage[0]
         await client.accept_loss()
         await client.upsert(COLLECTION, [thing(1)])
         assert (await client.count(COLLECTION)).count == 1
@@ -196,7 +196,7 @@ async def test_a_process_that_crashes_while_reading_is_followed_by_one_that_chec
             await client.scroll(COLLECTION, limit=POINTS, with_vectors=True)
         condition = await client.condition()
         assert condition.read_only
-        assert f"{POINTS} points were in it" in condition.damage[0]
+        assert f"held {POINTS} points" in condition.damage[0]
 
 
 async def test_vectors_of_all_writes_are_correct_after_kills_and_a_compaction(tmp_path: Path) -> None:

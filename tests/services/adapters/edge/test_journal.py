@@ -159,8 +159,21 @@ async def test_points_missing_after_a_kill_are_reported(tmp_path: Path) -> None:
     (tmp_path / "store" / COLLECTION / "closed.json").unlink()
     async with open_edge_client(tmp_path / "store") as client:
         (line,) = (await client.condition()).damage
-        assert "5 of 15 points are missing" in line
+        assert "5 of 15 points missing" in line
         assert nth_id(10) in line
+
+
+async def test_points_missing_from_a_store_that_was_closed_are_counted(tmp_path: Path) -> None:
+    """Discriminates: a report that names only the files."""
+    await flushed_store(tmp_path)
+    async with open_edge_client(tmp_path) as client:
+        await paint(client, "brown", 6)
+    for segment in (tmp_path / COLLECTION / "shard" / "segments").iterdir():
+        shutil.rmtree(segment)
+    async with open_edge_client(tmp_path) as client:
+        (line,) = (await client.condition()).damage
+        assert "not as it was left, or missing; 10 of 10 points missing: " in line
+        assert await client.accept_loss() == [line]
 
 
 async def test_a_payload_that_differs_from_the_written_one_is_not_served(tmp_path: Path) -> None:

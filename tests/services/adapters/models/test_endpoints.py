@@ -1,6 +1,8 @@
 import asyncio
 import gzip
 import itertools
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -65,6 +67,17 @@ def test_a_busy_server_is_retried(status: int) -> None:
     assert len(stub.bodies) == 3
     assert pauses[0] == 3.0
     assert 0.5 < pauses[1] < 1.5
+
+
+def test_a_busy_server_may_give_the_pause_as_a_date() -> None:
+    """Discriminates: Retry-After read as a number only."""
+    pauses: list[float] = []
+    moment = format_datetime(datetime.now(UTC) + timedelta(seconds=8), usegmt=True)
+    with http_stub(Reply({}, 429, (("Retry-After", moment),)), Reply(ONE)) as stub:
+        model = OpenAIEmbedding("m", stub.url, wait=pauses.append)
+        model.get_query_embedding("a")
+        model.close()
+    assert 4 < pauses[0] <= 8
 
 
 def test_a_server_that_stays_busy_is_tried_three_times_in_all() -> None:

@@ -28,7 +28,7 @@ async def test_complete_documents_are_searched_again_and_others_are_marked_lost(
     chunks = {each: matching(Filter(must=[equals("document_id", each)])) for each in (hidden, lost)}
     await store.set_payload(names.knowledge_collection, {"ready": False}, points=chunks[hidden])
     await store.delete(names.knowledge_collection, chunks[lost])
-    assert "2 are marked ready but are not searched" in await documents_line(app)
+    assert "2 documents marked ready but not searched" in await documents_line(app)
     report = await repair(app)
     assert report.documents == 2
     assert report.troubles["document_not_searched"] == 2
