@@ -171,10 +171,14 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     headers = dict(error.headers or {})
     if error.status_code == 404 and is_misplaced(path_of(request.scope)):
         return error_response(request, 404, code, right_base(str(request.base_url).rstrip("/")))
+    message = str(error.detail)
     if error.status_code == 405:  # Starlette lists only the first matching route's methods
         headers["Allow"] = ", ".join(sorted(_methods_of(request)))
-    message = not_offered(path_of(request.scope)) if error.status_code == 404 else ""
-    return error_response(request, error.status_code, code, message or str(error.detail), headers=headers)
+        message = f"{request.method} is not possible here, only {headers['Allow']}."
+    elif message == "Not Found":  # Starlette's: no route has this path
+        offered = not_offered(path_of(request.scope))
+        message = offered or f"There is nothing here. {request.base_url}docs describes every route."
+    return error_response(request, error.status_code, code, message, headers=headers)
 
 
 def _methods_of(request: Request) -> set[str]:
