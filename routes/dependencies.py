@@ -31,7 +31,7 @@ from core.knowledge import SHARED_OWNER
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 from core.owners import LOCAL_OWNER, VISITOR_PREFIX, owner_of, visitor_of
 from core.text import Language
-from routes.errors import describe
+from routes.errors import EdgeCode, describe
 from routes.wire.erasure import Proof
 
 
@@ -45,15 +45,27 @@ ContainerDep = Annotated[Container, Depends(get_container)]
 async def get_owner(request: Request, container: ContainerDep) -> str:
     """Identify the caller: one owner per API key; without keys every caller is the local owner.
 
-    Raises UnauthorizedError.
+    Raises UnauthorizedError, or BadRequestError for an unknown query parameter.
     """
-    server = container.settings.server
-    if not server.api_keys and not server.admin_api_keys:
-        return LOCAL_OWNER
-    key = _matching(sent_key(request), [*server.api_keys, *server.admin_api_keys])
-    if key is None:
-        raise UnauthorizedError("API key missing or wrong: send Authorization: Bearer <key>.")
-    return owner_of(key)
+    server, owner = container.settings.server, LOCAL_OWNER
+    if server.api_keys or server.admin_api_keys:
+        key = _matching(sent_key(request), [*server.api_keys, *server.admin_api_keys])
+        if key is None:
+            raise UnauthorizedError("API key missing or wrong: send Authorization: Bearer <key>.")
+        owner = owner_of(key)
+    _check_parameters(request)
+    return owner
+
+
+def _check_parameters(request: Request) -> None:
+    """If it were ignored, `cursor` instead of `before` would return the first page again and again."""
+    known = getattr(request.scope["route"], "parameters", [])
+    unknown = next((name for name in request.query_params if name not in known), None)
+    if known and unknown is not None:
+        possible = ", ".join(known)
+        raise RefusedFieldError(
+            EdgeCode.UNKNOWN_FIELD, f"{unknown}: unknown parameter. Possible: {possible}."
+        )
 
 
 Owner = Annotated[str, Depends(get_owner)]

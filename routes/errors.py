@@ -29,14 +29,6 @@ from config.settings import ServerSettings
 from config.sources import in_plain_words
 from core import errors
 from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, WenmaiError
-from routes.openai.wire import (
-    PREFIX,
-    error_in_openai,
-    is_misplaced,
-    not_offered,
-    right_base,
-    status_in_openai,
-)
 
 log = structlog.get_logger()
 
@@ -179,10 +171,14 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     headers = dict(error.headers or {})
     if error.status_code == 404 and is_misplaced(path_of(request.scope)):
         return error_response(request, 404, code, right_base(str(request.base_url).rstrip("/")))
+    message = str(error.detail)
     if error.status_code == 405:  # Starlette lists only the first matching route's methods
         headers["Allow"] = ", ".join(sorted(_methods_of(request)))
-    message = not_offered(path_of(request.scope)) if error.status_code == 404 else ""
-    return error_response(request, error.status_code, code, message or str(error.detail), headers=headers)
+        message = f"{request.method} is not possible here, only {headers['Allow']}."
+    elif message == "Not Found":  # Starlette's: no route has this path
+        offered = not_offered(path_of(request.scope))
+        message = offered or f"There is nothing here. {request.base_url}docs describes every route."
+    return error_response(request, error.status_code, code, message, headers=headers)
 
 
 def _methods_of(request: Request) -> set[str]:
@@ -380,3 +376,50 @@ def _with_headers(send: Send, request_id: str, cors: Mapping[str, str]) -> Send:
         await send(message)
 
     return sending
+
+
+# Errors of /v1: OpenAI's fields beside those of our own errors.
+
+PREFIX = "/v1/"
+# Paths that clients request when their base URL is wrong.
+_MISPLACED = re.compile(r"/v1/v1/.*|(?:/v1|/chat/completions)*/(?:chat/completions|models|embeddings)")
+_OWN = ("/v1/chat/completions", "/v1/models", "/v1/embeddings")
+_ERROR_CODES = {
+    errors.UnknownModelError.code: "model_not_found",
+    errors.UnauthorizedError.code: "invalid_api_key",
+    errors.QuestionTooLongError.code: "context_length_exceeded",
+    errors.TooManyStreamsError.code: "rate_limit_exceeded",
+}
+_REFUSED_PARAM = re.compile(r"(?:missing: )?([a-z_]+(?:\.\w+)*)(?::|$)")
+
+
+def status_in_openai(status: int) -> int:
+    """OpenAI's API answers 400 for an invalid field."""
+    return 400 if status == 422 else status
+
+
+def is_misplaced(path: str) -> bool:
+    """Whether `path`, which has no route, is one that a client with a wrong base URL requests."""
+    return path not in _OWN and _MISPLACED.fullmatch(path) is not None
+
+
+def not_offered(path: str) -> str:
+    """Say what exists instead of a path of OpenAI's API that is missing here (/v1/responses); else ""."""
+    offered = f"There is nothing here: /v1 has {', '.join(_OWN[:-1])} and {_OWN[-1]}."
+    return offered if path.startswith(PREFIX) else ""
+
+
+def right_base(root: str) -> str:
+    return (
+        f"There is nothing here: the base address is {root}/v1, or {root} for a client that appends /v1 "
+        "itself."
+    )
+
+
+def error_in_openai(status: int, error: dict[str, Any]) -> dict[str, Any]:
+    """Return the error object; its message begins with the invalid parameter, if any."""
+    kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+    kind = "server_error" if status >= 500 else kinds.get(status, "invalid_request_error")
+    refused = _REFUSED_PARAM.match(error["message"]) if kind == "invalid_request_error" else None
+    param = refused[1].replace("model_id", "model") if refused else None
+    return {**error, "code": _ERROR_CODES.get(error["code"], error["code"]), "type": kind, "param": param}

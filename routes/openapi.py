@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.openapi.utils import get_openapi
+from fastapi.params import Query
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
@@ -80,7 +82,8 @@ STREAM_GRAMMAR = (
 
 class WireRoute(APIRoute):
     """Omits unset fields: what a thing does not have is absent from its reply. Also describes the body that
-    `dependencies.json_body` reads, since FastAPI sees only that the request is read."""
+    `dependencies.json_body` reads, since FastAPI sees only that the request is read. `parameters` are the
+    query's; none for streams, whose readers may add some of their own."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         options["response_model_exclude_unset"] = True
@@ -88,6 +91,8 @@ class WireRoute(APIRoute):
         for read in [each.call for each in self.dependant.dependencies]:
             if isinstance(read, partial):
                 self.openapi_extra = body_schema(read.args[0])
+        params = [] if self.path.endswith("/stream") else get_flat_params(self.dependant)
+        self.parameters = sorted(each.alias for each in params if isinstance(each.field_info, Query))
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from api.turn.gathering import Pipeline
 from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent, error_fields
 from core.conversation.lineage import Conversation, filtered
 from core.conversation.turns import TurnStage, Usage
-from core.errors import LLMUnavailableError, UnknownModelError, WenmaiError
+from core.errors import Cause, LLMUnavailableError, ModelFailure, UnknownModelError, WenmaiError
 from core.images import ImageData
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Message, Part, Role
@@ -49,6 +49,7 @@ class PlainDoor:
             begins_thinking=model.starts_in_thinking,
             guessed=model.begins_thinking == "auto",
             max_chars=self._pipeline.max_answer_chars,
+            shows_thinking=model.options.thinking is not False,
         )
         try:
             if model.generative:
@@ -75,7 +76,7 @@ class PlainDoor:
             async for batch in batches:
                 yield batch
         if not answer.content:
-            raise LLMUnavailableError(say("no_answer", "en"))
+            raise LLMUnavailableError(say("no_answer", "en"), ModelFailure(Cause.EMPTY))
 
 
 def _messages(conversation: Conversation, images: tuple[ImageData, ...] = ()) -> list[Message]:

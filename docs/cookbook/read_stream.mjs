@@ -53,6 +53,9 @@ export async function* ask(base, question, key = "") {
   throw new Error("the server cannot be reached");
 }
 
-const base = process.argv[2].replace(/\/$/, "");
-for await (const piece of ask(base, process.argv[3], process.env.WENMAI_KEY)) process.stdout.write(piece);
-console.log();
+// As a program; other programs import `ask`.
+if (globalThis.process?.argv[1]?.endsWith("read_stream.mjs")) {
+  const base = process.argv[2].replace(/\/$/, "");
+  for await (const piece of ask(base, process.argv[3], process.env.WENMAI_KEY)) process.stdout.write(piece);
+  console.log();
+}

@@ -1,1 +1,1 @@
-"""The OpenAI-compatible API: chat completions, models, embeddings, and errors in its form."""
+"""The OpenAI-compatible API: chat completions, models and embeddings."""

@@ -14,11 +14,12 @@ from starlette.types import Receive
 from api.turn.stream import ContentEvent, DoneEvent, Event, SessionEvent, SourceEvent, StatusEvent, ThinkEvent
 from core.citing.citations import find_marks
 from core.conversation.turns import TurnStage, sources_footer
+from core.errors import Cause
 from core.knowledge import Citation
 from core.prompt.fence import PassageLinks
 from core.text import Language, scrub
-from routes.errors import failed_turn_headers
-from routes.openai.wire import Completion, error_in_openai
+from routes.errors import error_in_openai, failed_turn_headers
+from routes.openai.wire import Completion
 from routes.stream import EventStreamResponse, citation_objects, json_line, read_whole
 
 FINISH_REASONS = ("length", "content_filter")  # any other reason becomes "stop"
@@ -32,7 +33,7 @@ class Collected:
     footer); `page` is the base URL of links to passages."""
 
     def __init__(self, turn_id: str, model: str, page: str, language: Language | None) -> None:
-        self.error: dict[str, Any] | None = None
+        self._error: dict[str, Any] | None = None
         self.ended = False
         self._id = f"chatcmpl-{turn_id}"
         self._turn_id = turn_id
@@ -62,7 +63,7 @@ class Collected:
                 self._sources, self._citations = citations, citation_objects(event)
             case StatusEvent(TurnStage.ERROR, message, fields):
                 error = {"message": message, "code": "internal", "retryable": False, **fields}
-                self.error = error_in_openai(503, error)
+                self._error = error_in_openai(503, error)
             case StatusEvent(TurnStage.FINISHED, _, fields):
                 self._finished = fields
             case DoneEvent():
@@ -80,6 +81,13 @@ class Collected:
         used = [source for source in self._sources if source.cited] or self._sources
         lines = [(each.index, " · ".join(filter(None, (each.file_name, each.heading)))) for each in used]
         return sources_footer(lines, self._language)
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """No text because all of `max_tokens` went to thinking is an empty answer in OpenAI's API, not an
+        error, which its SDKs would repeat."""
+        is_cut = self.finish_reason == "length" and self._error and self._error.get("cause") == Cause.EMPTY
+        return None if is_cut else self._error
 
     @property
     def finish_reason(self) -> str:

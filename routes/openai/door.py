@@ -40,7 +40,7 @@ router = APIRouter(tags=["openai"], route_class=WireRoute)
 WENMAI, PLAIN = "wenmai", "plain"
 DEFAULT = "default"
 IGNORED = "X-Ignored-Parameters"
-_HOW = ("thinking", "rerank_top_n", "knowledge", "date")
+_HOW = {"rerank_top_n", "knowledge", "date"}
 CHUNKS = event_stream(
     "CompletionChunk",
     "With `stream: true`: Server-Sent Events with one chunk each, and `data: [DONE]` at the end.",
@@ -64,14 +64,17 @@ async def create_chat_completion(
 ) -> Response:
     """Answer the last message from the documents and the stored conversation that the messages belong to; as
     one object, or in chunks with `stream: true`. Disconnecting cancels the answer."""
-    if owner.startswith(VISITOR_PREFIX) and body.model != WENMAI:
-        raise ForbiddenError(f"model: with a site's key, {WENMAI} is the only one that may be asked.")
+    if owner.startswith(VISITOR_PREFIX):
+        if body.model != WENMAI:
+            raise ForbiddenError(f"model: with a site's key, {WENMAI} is the only one that may be asked.")
+        body.max_tokens = body.max_completion_tokens = None  # a public key must not make answers dearer
     sent = _conversation(body)
     conversation = with_attached_apart(sent)
     model_id, with_knowledge = _model(body.model)
     form = _form(request, body, conversation, container)
     if not with_knowledge or is_housekeeping(conversation.persona, conversation.question):
         model = container.plain_door.model(model_id, owner, by_name=not with_knowledge)
+        model = model.with_options(body.options)
         slot = container.chat.checked_slot(owner)
         images = await _plain_images(container, conversation, owner, model_id) if not with_knowledge else ()
         events = container.plain_door.events(sent, model, images)
@@ -141,7 +144,7 @@ async def _plain_images(
 
 
 def _turn_request(body: CompletionBody, owner: str, request_id: str, model_id: str) -> TurnRequest:
-    names_parent = "parent_turn_id" in body.model_fields_set
+    names_parent, options = "parent_turn_id" in body.model_fields_set, body.options
     return TurnRequest(
         question="",
         owner=owner,
@@ -150,10 +153,15 @@ def _turn_request(body: CompletionBody, owner: str, request_id: str, model_id: s
         turn_id=text_of(body.turn_id),
         parent_turn_id=text_of(body.parent_turn_id) if names_parent else UNSET,
         model_id=model_id,
-        how=AskedWith(**body.model_dump(include=set(_HOW))),
+        how=AskedWith(
+            **body.model_dump(include=_HOW),
+            thinking=bool(options.thinking),
+            temperature=options.temperature,
+            max_tokens=options.max_tokens,
+        ),
         filters=filter_of(body.filters),
         cancelled_when_left=True,
-        switches_thinking="thinking" in body.model_fields_set,
+        switches_thinking=options.thinking is not None,
     )
 
 

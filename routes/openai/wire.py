@@ -1,4 +1,4 @@
-"""Requests, replies and errors in OpenAI's form, with Wenmai's additions."""
+"""Requests and replies in OpenAI's form, with Wenmai's additions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from core import errors
 from core.conversation.turns import KnowledgeUse
 from core.images import SentImage
+from core.prompt.exchange import CallOptions
 from core.text import scrub
 from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
-from routes.wire.fields import AskedDate, FiltersBody, Reply, Uuid, absent, example
+from routes.wire.fields import (
+    AskedDate,
+    FiltersBody,
+    MaxTokens,
+    Reply,
+    Temperature,
+    Uuid,
+    absent,
+    example,
+)
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation
 
-PREFIX = "/v1/"
-# Paths that clients request when their base URL is wrong.
-_MISPLACED = re.compile(r"/v1/v1/.*|(?:/v1|/chat/completions)*/(?:chat/completions|models|embeddings)")
-_OWN = ("/v1/chat/completions", "/v1/models", "/v1/embeddings")
 IMAGE = "[image]"  # stands for an image in the history
 MAX_MESSAGES = 20_000
 MAX_EMBEDDED = 2_048
@@ -127,6 +132,16 @@ class CompletionBody(BaseModel):
     )
     stream: bool | None = Field(None, description="true: chunks as Server-Sent Events.")
     stream_options: StreamOptions | None = Field(None, description="How the stream is written.")
+    temperature: Temperature | None = Field(None, description="Temperature; absent: as in the model's table.")
+    max_tokens: MaxTokens | None = Field(
+        None, description="Maximum length of the answer in tokens; absent: as in the model's table."
+    )
+    max_completion_tokens: MaxTokens | None = Field(
+        None, description="The current name of max_tokens, which it overrides."
+    )
+    reasoning_effort: str | None = Field(
+        None, max_length=20, description="Without `thinking`: none and minimal turn thinking off, others on."
+    )
     n: int | None = Field(None, description="Only 1 is supported.")
     logprobs: bool | None = Field(None, description="Only false is supported.")
     modalities: list[str] | None = Field(None, description="Only text is supported.")
@@ -139,8 +154,8 @@ class CompletionBody(BaseModel):
         None, description="The parent turn; absent: the one the messages lead to; null: a new root."
     )
     turn_id: Uuid | None = Field(None, description="Your own id for this turn, for retries.")
-    thinking: bool = Field(
-        False, description='true, or {"type": "enabled"}: ask the model to reason before it answers.'
+    thinking: bool | None = Field(
+        None, description='true, or {"type": "enabled"}: ask the model to reason before it answers.'
     )
     knowledge: KnowledgeUse = Field("auto", description="Whether to search the documents.")
     rerank_top_n: int = Field(
@@ -175,7 +190,15 @@ class CompletionBody(BaseModel):
         kind = value.get("type") if isinstance(value, dict) else None
         if kind in ("enabled", "auto", "disabled"):
             return kind != "disabled"
-        return False if value is None else value
+        return value
+
+    @property
+    def options(self) -> CallOptions:
+        """`thinking` is None if the request leaves it to the model."""
+        thinking, effort = self.thinking, self.reasoning_effort
+        if thinking is None and effort is not None:
+            thinking = effort not in ("none", "minimal")
+        return CallOptions(thinking, self.temperature, self.max_completion_tokens or self.max_tokens)
 
     @property
     def ignored(self) -> list[str]:
@@ -404,46 +427,3 @@ class OfferedModels(Reply):
 
     object: Literal["list"] = Field(description="The object's type.")
     data: list[OfferedModel] = Field(description="wenmai… answers from the documents, plain/… without them.")
-
-
-# Errors: OpenAI's fields beside those of our own errors.
-
-_ERROR_CODES = {
-    errors.UnknownModelError.code: "model_not_found",
-    errors.UnauthorizedError.code: "invalid_api_key",
-    errors.QuestionTooLongError.code: "context_length_exceeded",
-    errors.TooManyStreamsError.code: "rate_limit_exceeded",
-}
-_REFUSED_PARAM = re.compile(r"(?:missing: )?([a-z_]+(?:\.\w+)*)(?::|$)")
-
-
-def status_in_openai(status: int) -> int:
-    """OpenAI's API answers 400 for an invalid field."""
-    return 400 if status == 422 else status
-
-
-def is_misplaced(path: str) -> bool:
-    """Whether `path`, which has no route, is one that a client with a wrong base URL requests."""
-    return path not in _OWN and _MISPLACED.fullmatch(path) is not None
-
-
-def not_offered(path: str) -> str:
-    """Say what exists instead of a path of OpenAI's API that is missing here (/v1/responses); else ""."""
-    offered = f"There is nothing here: /v1 has {', '.join(_OWN[:-1])} and {_OWN[-1]}."
-    return offered if path.startswith(PREFIX) else ""
-
-
-def right_base(root: str) -> str:
-    return (
-        f"There is nothing here: the base address is {root}/v1, or {root} for a client that appends /v1 "
-        "itself."
-    )
-
-
-def error_in_openai(status: int, error: dict[str, Any]) -> dict[str, Any]:
-    """Return the error object; its message begins with the invalid parameter, if any."""
-    kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-    kind = "server_error" if status >= 500 else kinds.get(status, "invalid_request_error")
-    refused = _REFUSED_PARAM.match(error["message"]) if kind == "invalid_request_error" else None
-    param = refused[1].replace("model_id", "model") if refused else None
-    return {**error, "code": _ERROR_CODES.get(error["code"], error["code"]), "type": kind, "param": param}

@@ -80,6 +80,16 @@ async def test_a_wrong_key_ends_it_with_an_error(url: str, file: str) -> None:
     assert "API key missing or wrong" in printed
 
 
+async def test_a_failure_of_the_model_is_printed_in_its_words(tmp_path: Path) -> None:
+    """Discriminates: a stream's error taken for a chunk, which ends in an error about the program itself."""
+    table = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key": "x"}
+    async with serving(make_settings(tmp_path, models={"llms": {"default": table}})) as url:
+        samples = [file for file in ("ask.sh", "fetch.mjs", "openai_stream.py") if RUN[Path(file).suffix]]
+        outputs = await asyncio.gather(*(run(url, file, "none") for file in samples))
+    for file, (_, printed) in zip(samples, outputs, strict=True):
+        assert "The model's server" in printed, file
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_every_sample_is_on_the_page_and_its_json_is_json(language: str) -> None:
     text = page(language, "clients")

@@ -19,10 +19,10 @@ SAID = ("第一行。\n", "Two\n\nlines, ", "data: DONE: is text, ", "🙂 and �
 READERS = {"read_stream.py": sys.executable, "read_stream.mjs": shutil.which("node") or ""}
 
 
-async def run(reader: str, *arguments: str) -> tuple[str, str]:
-    """Return what it printed, on both streams."""
+async def run(reader: str, *arguments: str, program: Path | None = None) -> tuple[str, str]:
+    """Return what it, or a `program` that imports it, printed on both streams."""
     process = await asyncio.create_subprocess_exec(
-        READERS[reader], COOKBOOK / reader, *arguments,
+        READERS[reader], program or COOKBOOK / reader, *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await process.communicate()
@@ -73,3 +73,20 @@ async def test_a_reader_treats_a_503_that_is_not_retryable_as_final(reader: str)
         printed, errors = await run(reader, address, "Why?")
     assert (printed, relay.heads) == ("", ["POST /knowledge_chat_conversation HTTP/1.1"])
     assert "llm_unavailable" in errors
+
+
+@pytest.mark.slow("runs a process")
+async def test_the_reader_in_javascript_can_be_imported(tmp_path: Path) -> None:
+    """Discriminates: a module that runs its own program, with the arguments of another."""
+    if not READERS["read_stream.mjs"]:
+        pytest.skip("node is not here")
+    program = tmp_path / "program.mjs"
+    program.write_text(
+        f"import {{ ask }} from {str(COOKBOOK / 'read_stream.mjs')!r};\n"
+        "for await (const piece of ask(process.argv[2], 'What is a turn?')) process.stdout.write(piece);\n"
+    )
+    async with serving(
+        make_settings(tmp_path, models={"llms": {"default": scripted("It is ", "a pair.")}})
+    ) as url:
+        printed, errors = await run("read_stream.mjs", url, program=program)
+    assert (printed, errors) == ("It is a pair.", "")

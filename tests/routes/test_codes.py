@@ -30,6 +30,8 @@ REQUESTS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ),
     ("missing_field", "POST", "/documents", {"files": {"other": ("a.md", b"x")}}),
     ("unknown_field", "PATCH", f"/documents/{UNKNOWN}", {"json": {"tag": ["a"]}}),
+    ("unknown_field", "GET", "/sessions?cursor=1", {}),  # `before`, as it is named there
+    ("unknown_field", "GET", "/documents?tags=hr", {}),
     ("invalid_field", "POST", "/search", {"json": {"question": ["a"]}}),
     ("unknown_turn", "GET", f"/turns/{UNKNOWN}", {}),
     ("unknown_document", "GET", f"/documents/{UNKNOWN}", {}),
@@ -91,3 +93,22 @@ async def test_a_document_has_no_passage_of_another(app: App) -> None:
     document_id = added.json()["document"]["document_id"]
     path = f"/documents/{document_id}/chunks/{UNKNOWN}"
     assert await code_of(app, "GET", path) == ("unknown_chunk", statuses()["unknown_chunk"])
+
+
+async def test_a_wrong_path_or_method_is_answered_with_what_there_is(app: App) -> None:
+    """Discriminates: "Not Found" alone, which a typing error and a wrong address have in common."""
+    wrong = [("GET", CHAT, "only POST"), ("PUT", "/sessions", "GET, HEAD, POST"), ("GET", "/no", "/docs ")]
+    for method, path, advice in wrong:
+        error = (await app.client.request(method, path, headers=ALICE)).json()["error"]
+        assert advice in error["message"], error
+
+
+async def test_an_unknown_parameter_is_answered_with_those_that_there_are(app: App) -> None:
+    """Discriminates: the first page again and again; parameters named to somebody without a key."""
+    for method, path, possible in (
+        ("GET", "/sessions?cursor=1", "before, limit, q"),
+        ("POST", "/admin/backfill?days=1", "session_id"),
+    ):
+        reply = await app.client.request(method, path, headers={"authorization": "Bearer op"})
+        assert possible in reply.json()["error"]["message"]
+        assert (await app.client.request(method, path)).status_code == 401

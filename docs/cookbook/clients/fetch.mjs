@@ -14,7 +14,10 @@ for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {
   rest = frames.pop();
   for (const frame of frames) {
     const data = frame.replace(/^data: /, "");
-    if (data.startsWith("{")) process.stdout.write(JSON.parse(data).choices[0]?.delta.content ?? "");
+    if (!data.startsWith("{")) continue;
+    const { choices, error } = JSON.parse(data);
+    if (error) throw new Error(error.message);
+    process.stdout.write(choices[0]?.delta.content ?? "");
   }
 }
 console.log();

@@ -58,7 +58,7 @@ async def send(app: App, canary: str) -> None:
     await client.get(f"/turns/{canary.encode().hex()}")
     await client.get("/nowhere/" + canary.encode().hex(), headers={"x-api-key": canary.encode().hex()})
     await client.request("PROPFIND", "/sessions", params={"q": canary})
-    await client.get("/sessions", params={"cursor": canary}, headers={"origin": "http://quokka.example"})
+    await client.get("/sessions", params={"q": canary}, headers={"origin": "http://quokka.example"})
     await client.get("/models", headers={"host": "quokka.example"})
 
 

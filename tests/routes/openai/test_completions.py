@@ -62,10 +62,51 @@ async def test_parts_of_text_stay_separate(at: Door) -> None:
 
 async def test_parameters_that_do_not_apply_are_named(at: Door) -> None:
     raw = await at.client.chat.completions.with_raw_response.create(
-        model="wenmai", messages=[{"role": "user", "content": "Hm?"}], temperature=0.2, seed=7
+        model="wenmai", messages=[{"role": "user", "content": "Hm?"}], temperature=0.2, seed=7, top_p=0.9
     )
-    named = raw.headers["x-ignored-parameters"]
-    assert set(named.split(", ")) == {"temperature", "seed"}
+    assert set(raw.headers["x-ignored-parameters"].split(", ")) == {"seed", "top_p"}
+
+
+@pytest.mark.parametrize("model", ["wenmai", "plain/default"])
+async def test_temperature_and_the_longest_answer_reach_the_model(at: Door, model: str) -> None:
+    """Discriminates: a slider of the client without effect, with the documents or without them."""
+
+    async def sent(**more: Any) -> tuple[float, int]:
+        raw = await at.client.chat.completions.with_raw_response.create(
+            model=model, messages=[{"role": "user", "content": "Hm?"}], **more
+        )
+        assert "x-ignored-parameters" not in raw.headers
+        return at.stub.bodies[-1]["temperature"], at.stub.bodies[-1]["max_tokens"]
+
+    table = await sent()
+    assert await sent(temperature=None, max_tokens=None, max_completion_tokens=None) == table
+    assert await sent(temperature=1.5, max_tokens=40) == (1.5, 40)
+    assert await sent(temperature=0, max_tokens=40, max_completion_tokens=50) == (0, 50)
+    assert (await sent(max_tokens=1_000_000))[1] == 8_192 // 4  # never more than its share of the window
+
+
+@pytest.mark.parametrize("model", ["wenmai", "plain/default"])
+@pytest.mark.parametrize("words", [("Fifteen",), ("<think>Let me",)])
+async def test_an_answer_at_its_limit_ends_with_length(at: Door, model: str, words: tuple[str, ...]) -> None:
+    """Also one whose thinking took all of it: OpenAI's API returns no text then, and no error."""
+    at.stub.words, at.stub.reason = words, "length"
+    whole = (await at.ask([user("How many?")], model, max_tokens=5)).choices[0]
+    stream = await at.ask([user("How many days?")], model, max_tokens=5, stream=True)
+    choices = [chunk.choices[0] async for chunk in stream]
+    streamed = "".join(choice.delta.content or "" for choice in choices)
+    assert whole.message.content == streamed == ("Fifteen" if words == ("Fifteen",) else "")
+    assert (whole.finish_reason, choices[-1].finish_reason) == ("length", "length")
+
+
+async def test_another_temperature_is_another_request_for_the_same_key(at: Door) -> None:
+    headers = {"Idempotency-Key": "temperature"}
+    first = await at.ask([user("Hm?")], temperature=0.5, extra_headers=headers)
+    again = await at.ask([user("Hm?")], temperature=0.5, extra_headers=headers)
+    assert again.wenmai == first.wenmai
+    with pytest.raises(openai.ConflictError):
+        await at.ask([user("Hm?")], temperature=0.6, extra_headers=headers)
+    stored = (await at.http.get(f"/turns/{first.wenmai['turn_id']}")).json()
+    assert (stored["request"]["temperature"], stored["request"]["max_tokens"]) == (0.5, None)
 
 
 async def test_a_stream_is_the_complete_answer_in_pieces(at: Door) -> None:
@@ -113,6 +154,24 @@ async def test_thinking_is_requested_like_from_other_providers(at: Door, wanted:
     assert [each.choices[0].message.content for each in (other, absent)] == ["Here."] * 2
     with pytest.raises(openai.BadRequestError):
         await at.ask([user("Where?")], extra_body={"thinking": {"type": "much"}})
+
+
+async def test_reasoning_effort_turns_thinking_on_or_off(at: Door) -> None:
+    """Discriminates: Open WebUI's slider without effect; a default that outweighs our own field."""
+    at.stub.words = ("<think>Hm.</think>", "Here.")
+
+    async def thought(model: str, effort: Any, **more: Any) -> bool:
+        raw = await at.client.chat.completions.with_raw_response.create(
+            model=model, messages=[{"role": "user", "content": "?"}], reasoning_effort=effort, extra_body=more
+        )
+        assert "x-ignored-parameters" not in raw.headers
+        return hasattr(raw.parse().choices[0].message, "reasoning_content")
+
+    for model in ("wenmai", "plain/default"):
+        thoughts = [await thought(model, effort) for effort in ("none", "minimal", "low", "high", None)]
+        assert thoughts == [False, False, True, True, True]
+        assert await thought(model, "none", thinking=True)
+        assert not await thought(model, "high", thinking=False)
 
 
 async def test_the_sources_are_citations_and_annotations(at: Door) -> None:
@@ -244,6 +303,9 @@ REFUSED: tuple[tuple[dict[str, Any], type[openai.APIStatusError], str], ...] = (
     ({"n": 2}, openai.BadRequestError, "invalid_field"),
     ({"logprobs": True}, openai.BadRequestError, "invalid_field"),
     ({"tool_choice": "required"}, openai.BadRequestError, "invalid_field"),
+    ({"temperature": 2.1}, openai.BadRequestError, "invalid_field"),
+    ({"max_tokens": 0}, openai.BadRequestError, "invalid_field"),
+    ({"max_completion_tokens": -1}, openai.BadRequestError, "invalid_field"),
     ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "invalid_field"),
     ({"messages": [user("word " * 20_000)]}, openai.BadRequestError, "question_too_long"),
     (
@@ -272,6 +334,8 @@ async def test_refusals_have_openais_form(at: Door) -> None:
         expected = "context_length_exceeded" if code == "question_too_long" else code
         assert (error.code, error.type) == (expected, "invalid_request_error"), changes
         assert error.body["message"], changes  # type: ignore[index]
+        if code == "invalid_field" and "messages" not in changes:
+            assert [error.param] == list(changes), error.message
         if set(changes) <= {"n", "logprobs", "tool_choice", "response_format"}:
             assert "omit it" in error.body["message"], changes  # type: ignore[index]
     with pytest.raises(openai.APIStatusError) as too_large:

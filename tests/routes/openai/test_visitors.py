@@ -95,6 +95,15 @@ async def test_it_asks_the_default_model_with_the_shared_documents(app: App) -> 
     assert (await app.client.post(ASKING, json={}, headers=headers)).status_code == 401
 
 
+async def test_visitors_do_not_choose_how_long_answers_are(app: App) -> None:
+    """Discriminates: a public key with which anybody has answers written that are as long as the window."""
+    asked = (await ask(app, "four", user("What is a walnut?"), max_tokens=900_000, temperature=0.3)).json()
+    turn = await app.container.chat.pipeline.conversations.turns.get(asked["wenmai"]["turn_id"])
+    assert turn is not None
+    assert turn.request is not None
+    assert (turn.request.max_tokens, turn.request.temperature) == (None, 0.3)
+
+
 async def test_visitors_leave_room_for_key_holders(tmp_path: Any) -> None:
     """Discriminates: only a limit for each visitor, whose number anybody can make up."""
     server = {"api_keys": ("alice",), "cors_origins": ("https://www.example.org",), "max_streams": 2}

@@ -36,8 +36,8 @@ def accept(body: dict[str, Any]) -> Refusal | None:
 
 @dataclass
 class StubLLM:
-    """`words` are sent `pause_s` apart. A `status` other than 200 refuses; `cut` ends without a finish
-    reason; `raw` is sent instead of an answer; `refuse` may refuse a request; `usage` is sent at the end.
+    """`words` are sent `pause_s` apart, then `reason`; `cut` ends without it. A `status` other than 200
+    refuses; `raw` is sent instead of an answer; `refuse` may refuse a request; `usage` is sent at the end.
     `raw_bodies` and `paths` record the requests. `models` is the reply of GET /v1/models after
     `models_pause_s`; None: 404."""
 
@@ -45,6 +45,7 @@ class StubLLM:
     pause_s: float = 0.0
     status: int = 200
     cut: bool = False
+    reason: str = "stop"
     bodies: list[dict[str, Any]] = field(default_factory=list)
     raw: str = ""
     left: int = 0
@@ -87,7 +88,7 @@ class StubLLM:
                 await asyncio.sleep(self.pause_s)
                 yield _text_chunk(word, None) if flat else _chunk({"content": word}, None)
             if not self.cut:
-                yield _text_chunk("", "stop") if flat else _chunk({}, "stop")
+                yield _text_chunk("", self.reason) if flat else _chunk({}, self.reason)
                 if self.usage is not None:
                     yield _usage_chunk(self.usage)
                 yield "data: [DONE]\n\n"
