@@ -18,7 +18,7 @@ from core.relevance.query import (
     names_subject,
     wording,
 )
-from core.relevance.sparse import CACHED_TEXTS, in_words
+from core.relevance.sparse import CACHED_TEXTS, in_words, ungrouped
 from core.text import fold_width
 
 MAX_CODES = 16
@@ -152,7 +152,7 @@ def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:
     """Return the share of the identifiers that each text has as whole words, 0…1."""
     if not names:
         return [0.0] * len(texts)
-    lowered = [text.lower() for text in texts]
+    lowered = [ungrouped(text.lower()) for text in texts]
     return [sum(_has_word(text, code) for code in names) / len(names) for text in lowered]
 
 

@@ -68,10 +68,12 @@ _CJK = (
     "\u0e00-\u0e7f\U00020000-\U0003ffff"
 )
 # Joiners and word characters are disjoint, so no input makes this backtrack.
-_WORD = re.compile(rf"([^\W{_CJK}]+(?:[.\-/:@'’][^\W{_CJK}]+)*(?:\+\+|#)?)")
+_GROUPED = r"(?<=\d),(?=\d{3}(?!\d))"  # of thousands: 1,350
+_WORD = re.compile(rf"([^\W{_CJK}]+(?:(?:[.\-/:@'’]|{_GROUPED})[^\W{_CJK}]+)*(?:\+\+|#)?)")
 _RUN = re.compile(rf"([{_CJK}]+)|{_WORD.pattern}")
 # Everything but characters that NFKC keeps, or maps to other non-letters: the usual Chinese text.
 _NEEDS_FOLDING = re.compile("[^\x00-\x7f\u3001-\u301f\u4e00-\u9fff，。！？：；（）“”‘’…—·]")
+_GROUP_MARK = re.compile(_GROUPED)
 _PART = re.compile(r"[^\W\d_]+|\d+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _stemmers = threading.local()  # stemmers are stateful: one per thread
@@ -189,6 +191,11 @@ def folded(text: str) -> str:
     return simplified(wide)
 
 
+def ungrouped(text: str) -> str:
+    """Remove the commas between thousands: people type 1350, documents have 1,350."""
+    return _GROUP_MARK.sub("", text)
+
+
 def is_cjk(term: str) -> bool:
     """Whether a term belongs to a script without spaces: it is matched as a substring."""
     return term[0] >= "\u2e80" or "\u0e00" <= term[0] <= "\u0e7f"
@@ -254,7 +261,10 @@ def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
         return ()
     if lowered.isalpha() and not _CAMEL.search(word):
         return ((_stem(lowered) if stemmed else lowered, 1.0),)
-    weights = {lowered: 1.0}
+    whole = ungrouped(lowered)
+    if whole.isdecimal() and not lowered[:3].isdecimal():  # 1,350, while 101,102 may be two rooms
+        return ((whole, 1.0),)
+    weights = {whole: 1.0}
     if lowered[0] == "v" and lowered[1:2].isdigit():
         weights.setdefault(lowered[1:], 0.4)
     for part in _PART.findall(_CAMEL.sub(" ", word).lower()):

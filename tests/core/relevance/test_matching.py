@@ -293,6 +293,7 @@ def test_a_code_is_found_as_a_whole_word_in_any_case() -> None:
     """Discriminates: 10028 found in 110028."""
     texts = ["Heron 10028.", "110028", "10028a", "iso9001 and 10028号", ""]
     assert shares(("10028", "iso9001"), texts) == [0.5, 0.0, 0.0, 1.0, 0.0]
+    assert shares(("1350",), ["a deposit of 1,350 euros", "11,350", "1,3501"]) == [1.0, 0.0, 0.0]
 
 
 def test_a_log_full_of_codes_costs_no_more_than_a_few_codes() -> None:

@@ -83,6 +83,13 @@ def test_identifiers_are_indexed_whole_and_in_parts() -> None:
     assert terms("Python 3.11") == ["python", "3.11"]
 
 
+def test_a_number_is_the_same_with_and_without_commas_between_thousands() -> None:
+    assert terms("1,350 euros") == terms("1350 euros")
+    assert set(terms("超过5,000元")) == set(terms("超过5000元"))
+    assert {"101", "102"} <= set(terms("rooms 101,102"))  # may be two numbers
+    assert "3" in terms("1,2,3")
+
+
 def test_a_long_chinese_word_does_not_count_more_than_two_words() -> None:
     """Discriminates: giving every bigram of a word the full weight of 1."""
     assert weight("中国人民大学") < 2.1
