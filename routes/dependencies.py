@@ -211,10 +211,14 @@ def read_model(model: type[M], body: bytes) -> M:
 
 
 def parse_strict(body: bytes) -> Any:
-    """Parse RFC 8259 JSON: UTF-8, one value, unique keys, no NaN. Raises MalformedRequestError."""
+    """Parse RFC 8259 JSON: UTF-8, one value, unique keys, no NaN. A byte order mark, which Windows editors
+    write, is ignored. Raises MalformedRequestError."""
     try:
         return json.loads(
-            body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer
+            body.decode("utf-8-sig"),
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_int=_integer,
         )
     except UnicodeDecodeError as error:
         raise MalformedRequestError("The body is not UTF-8.") from error

@@ -16,10 +16,10 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from api.container import Container
-from core.errors import WenmaiError
+from core.errors import NotFoundError, WenmaiError
 from routes.dependencies import readable
 from routes.errors import describe
-from routes.mcp.tools import MAX_CHUNKS, TOOLS, Tool
+from routes.mcp.tools import MAX_CHUNKS, TOOLS, Tool, ready_document
 
 OWNER = "mcp_owner"
 """The caller's key in the scope's state."""
@@ -104,7 +104,7 @@ class _Door:
         uri, owner = str(params.uri), _owner(context)
         try:
             document_id = UUID(uri.removeprefix(SCHEME))
-            document = await self._container.knowledge.get_document(str(document_id), readable(owner))
+            document = await ready_document(self._container, str(document_id), readable(owner))
             texts: list[str] = []
             cursor: str | None = None
             while True:
@@ -114,8 +114,10 @@ class _Door:
                 texts += [chunk.text for chunk in page.chunks]
                 if (cursor := page.next_cursor) is None:
                     break
-        except (ValueError, WenmaiError) as error:
+        except (ValueError, NotFoundError) as error:
             raise MCPError(code=types.INVALID_PARAMS, message="There is no such document.") from error
+        except WenmaiError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
         text = types.TextResourceContents(uri=uri, text="\n\n".join(texts), mime_type="text/plain")
         return types.ReadResourceResult(contents=[text])
 

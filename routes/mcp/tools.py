@@ -3,7 +3,7 @@ and knows nothing of the protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.container import Container
 from api.search.handler import SearchRequest
 from core.conversation.turns import AskedWith, TurnRequest
-from core.errors import WenmaiError
-from core.knowledge import Chunk
+from core.errors import UnavailableError, UnreadableDocumentError, WenmaiError
+from core.knowledge import Chunk, Document, DocumentStatus
 from routes.dependencies import readable
 from routes.stream import WholeTurn, events_of
 from routes.wire.chat import Answer
@@ -139,7 +139,7 @@ async def search(container: Container, owner: str, sent: SearchInput, progress: 
 
 async def read(container: Container, owner: str, sent: ReadInput, progress: Progress) -> ReadOutput:
     document_id, owners = str(sent.document_id), readable(owner)
-    document = await container.knowledge.get_document(document_id, owners)
+    document = await ready_document(container, document_id, owners)
     if sent.chunk_id is None:
         page = await container.knowledge.chunks(document_id, owners, MAX_CHUNKS, sent.cursor)
         outline = [_entry(chunk) for chunk in page.chunks]
@@ -149,6 +149,17 @@ async def read(container: Container, owner: str, sent: ReadInput, progress: Prog
     )
     passages = [_passage(chunk) for chunk in (*around.before, around.chunk, *around.after)]
     return ReadOutput(file_name=document.file_name, passages=passages, outline=[])
+
+
+async def ready_document(container: Container, document_id: str, owners: Sequence[str]) -> Document:
+    """Raises UnavailableError while it is ingested and UnreadableDocumentError if that failed: it would look
+    empty."""
+    document = await container.knowledge.get_document(document_id, owners)
+    if document.status is DocumentStatus.INGESTING:
+        raise UnavailableError(f"{document.file_name} is still being ingested. Read it again soon.")
+    if document.status is DocumentStatus.FAILED:
+        raise UnreadableDocumentError(f"{document.file_name} could not be ingested: {document.error}")
+    return document
 
 
 async def recall(container: Container, owner: str, sent: RecallInput, progress: Progress) -> RecallOutput:

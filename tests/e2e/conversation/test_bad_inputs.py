@@ -66,6 +66,7 @@ def question(**fields: Any) -> str:
         (question(question=" \n\t "), 422, "empty_question"),  # B8
         (question(question="\u200b\ufeff"), 422, "empty_question"),  # B9
         (question(question=None), 422, "empty_question"),  # B10
+        (question(question="").encode("utf-8-sig"), 422, "empty_question"),  # the mark itself is ignored
         (question(question=5), 422, "invalid_field"),
         (question(question="x" * 8_001), 422, "question_too_long"),  # B11
         (question(question="a\0b"), 422, "invalid_field"),  # B14

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import signal
 import socket
 import time
@@ -336,6 +337,18 @@ def test_a_model_that_sends_no_answer_is_named_as_the_cause(
     assert len(codes) == 1
     assert codes <= {"llm_unavailable", "llm_truncated"}
     assert turn.finished["status"] == "failed"
+
+
+def test_an_answer_that_ended_in_its_thinking_says_what_to_change(
+    with_model: RunningServer, stub: StubLLM
+) -> None:
+    """Discriminates: "Try again", which would end the same way."""
+    pieces = ({"delta": {"reasoning_content": "Well,"}}, {"delta": {}, "finish_reason": "length"})
+    stub.raw = "".join(f"data: {json.dumps({'choices': [piece]})}\n\n" for piece in pieces)
+    turn = ask(with_model.url, "Hello?", thinking=True)
+    stub.raw = ""
+    (error,) = [status for status in turn.statuses if status["stage"] == "error"]
+    assert "max_tokens" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest_asyncio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from routes.mcp.tools import MAX_CHUNKS
 from tests.support.servers.app import make_settings, serving
@@ -129,6 +130,19 @@ async def test_another_owner_sees_none_of_it(server: Server) -> None:
             ("ask", {"question": "Go on?", "session_id": answer["session_id"]}),
         ):
             assert (await bob.call_tool(name, arguments)).is_error, name
+
+
+async def test_a_document_that_is_being_ingested_is_not_an_empty_one(server: Server) -> None:
+    """Discriminates: text "" for what has no passages yet."""
+    text = "\n\n".join(f"# Rule {number}\n\nRule {number} holds." for number in range(3_000))
+    async with over_http(server, CAROL) as carol, _http(server.url, CAROL) as http:
+        added = (await http.post("/documents", files={"file": ("rules.md", text.encode())})).json()
+        document_id = added["document"]["document_id"]
+        with pytest.raises(MCPError, match=r"rules\.md is still being ingested"):
+            await carol.read_resource(f"wenmai://documents/{document_id}")
+        outline = await carol.call_tool("read", {"document_id": document_id})
+        await http.delete(f"/documents/{document_id}")
+    assert outline.is_error
 
 
 async def test_a_long_document_is_read_to_its_end(server: Server) -> None:
