@@ -84,6 +84,10 @@ _HINTS: dict[Cause | int, tuple[str, str]] = {
         "Check whether {address} should begin with https or http, and its certificate.",
     ),
     Cause.TIMEOUT: ("{timeout} 设定等多久。", "{timeout} sets how long Wenmai waits."),
+    Cause.EMPTY: (
+        "若 max_tokens 被思考用完，请调大它或关闭思考。",
+        "If its thinking used up max_tokens, raise that, or switch thinking off.",
+    ),
     Cause.NOT_AN_ANSWER: (
         "请检查 {address}，它多半以 /v1 结尾。",
         "Check {address}: it usually ends in /v1.",

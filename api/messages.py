@@ -204,10 +204,6 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "Something went wrong here. Try again; if the problem persists, give the request id to the operator.",
     ),
     "no_answer": ("模型没有给出任何内容，请重试。", "The model returned no text. Try again."),
-    "all_thinking": (
-        "模型还没写出回答就到了 max_tokens 的上限：请调大它，或关闭思考。",
-        "The model reached max_tokens before it wrote an answer: raise it, or switch thinking off.",
-    ),
     "was_failed": ("这一轮当时失败了，可以重试。", "This turn failed. It can be sent again."),
     "was_interrupted": (
         "这一轮在完成前中断了，可以重试。",

@@ -200,9 +200,7 @@ class TurnRun:
         """A model that ended with tool calls did return something."""
         if self._answer.calls:
             return "too_many_tool_steps" if self.tools.offer.tools else "no_tools_offered"
-        if self._answer.finish_reason in TOOL_CALLS:
-            return "tool_calls_unreadable"
-        return "all_thinking" if self._answer.finish_reason == "length" else "no_answer"
+        return "tool_calls_unreadable" if self._answer.finish_reason in TOOL_CALLS else "no_answer"
 
     async def _prepared(self) -> Prompt | None:
         """Build the prompt; None if the turn was answered without a model. Unused material is released."""
