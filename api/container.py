@@ -16,7 +16,7 @@ from api.admin.erasure import halting
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
-from api.admin.store_look import Readiness, StoreLook
+from api.admin.store_status import Readiness, StoreStatus
 from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
@@ -98,7 +98,7 @@ class Container:
     disk: DiskWatch
     sync: FolderSync
     metrics: Metrics
-    look: StoreLook
+    store_status: StoreStatus
     calibration: CalibrationHandler
     model_check: ModelCheck
     memories: MemoriesHandler
@@ -148,7 +148,7 @@ class Container:
 
     async def close_background(self) -> None:
         """End the background work while the store is still open."""
-        await self.look.close()
+        await self.store_status.close()
         await self.sync.close()
         await self.memories.learning.close()
 
@@ -199,7 +199,7 @@ class Container:
     async def recover_documents(self) -> None:
         """Finish or roll back documents whose ingestion a crash cut off, then count what is stored."""
         await self.knowledge.recover()
-        await self.knowledge.size.look()
+        await self.knowledge.size.measure()
 
     @property
     def durability(self) -> Literal["power", "process", "server"]:
@@ -215,7 +215,7 @@ class Container:
         """Return problems by part; empty when the server can answer questions."""
         if self.running.draining:
             return {"server": "It is shutting down: running answers are finished, new questions are refused."}
-        return await self.look.health()
+        return await self.store_status.health()
 
     async def warnings(self) -> dict[str, str]:
         """Return, by part, what an operator should fix before it becomes a problem; call `health` first."""

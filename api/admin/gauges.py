@@ -8,7 +8,7 @@ from datetime import datetime
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from api.admin.store_look import StoreFigures
+from api.admin.store_status import StoreFigures
 from api.container import Container
 from core.operations.reports import Receipt, ReceiptKind
 from services.models.calls import Outcome
@@ -35,14 +35,14 @@ class Gauges(Collector):
         waiting = container.embedding.waiting
         yield _gauge("embedding_waiting", "Questions waiting to be embedded.", waiting)
         yield from _schedule(container.schedule.state())
-        if (figures := container.look.figures) is not None:
+        if (figures := container.store_status.figures) is not None:
             yield from _stored(figures)
             yield from _operations(figures.operations)
             yield from self._syncs(figures)
 
     def _ready(self) -> Metric:
-        """Before the first look at the store, `readiness` knows whether it has ever answered."""
-        container, problems = self._container, self._container.look.problems
+        """Before the store status has been refreshed once, `readiness` knows whether it has ever answered."""
+        container, problems = self._container, self._container.store_status.problems
         ready = {
             "server": not container.running.draining,
             "store": container.readiness.prepared and "store" not in problems,

@@ -125,7 +125,7 @@ class SearchHandler:
         """
         request = self._checked(SearchRequest(question, owner))
         query = await self.pipeline.queries.build(request.question, [])
-        return await self.pipeline.conversations.recall.everywhere(query, owner, top_n)
+        return await self.pipeline.conversations.recall.in_all_sessions(query, owner, top_n)
 
     async def chunk_in_place(
         self,

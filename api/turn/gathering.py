@@ -256,7 +256,7 @@ class Gathering:
         asked = parse_episode(self._turn.question, day_asked(self._date, self._pipeline.prompts.now().date()))
         if asked is None or not self._wants_memory:
             return None
-        is_meant = (asked.sure or is_new) and memories.suits(is_new=is_new)
+        is_meant = (asked.sure or is_new) and memories.recalls_in(is_new=is_new)
         return asked if is_meant and await memories.is_allowed_for(self._turn.owner) else None
 
     async def _recall(self, remembers: bool) -> list[RecalledMemory]:

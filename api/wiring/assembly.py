@@ -18,7 +18,7 @@ from api.admin.gauges import Gauges
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SAMPLE_FOLDER, SampleHandler, mark_sample_loaded, sample_is_pending
-from api.admin.store_look import Readiness, StoreLook, WatchedStore
+from api.admin.store_status import Readiness, StoreStatus, WatchedStore
 from api.container import Container, History, opened_task
 from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
@@ -254,7 +254,9 @@ def _assembled(
         llms=llms, embedding=history.embedding, store=store,
         receipts=history.receipts, space=history.space, backups=history.backups,
         reembedding=reembedding, disk=disk, sync=sync, metrics=metrics,
-        look=StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync)),
+        store_status=StoreStatus(
+            WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync)
+        ),
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, failure_text),
         memories=memories,

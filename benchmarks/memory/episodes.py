@@ -104,7 +104,7 @@ class Bench:
         return self._answer(question, await self._conversations.recall.rank(query, branch, (), ONE))
 
     async def elsewhere(self, question: Question, owner: str) -> Answer:
-        ranked = await self._conversations.recall.rank_everywhere(await self._query(question), owner)
+        ranked = await self._conversations.recall.rank_all_sessions(await self._query(question), owner)
         return self._answer(question, ranked)
 
     def _answer(self, question: Question, ranked: Sequence[Ranked]) -> Answer:

@@ -189,7 +189,7 @@ async def widget(request: Request, container: ContainerDep, owner: Owner) -> wir
 async def metrics(container: ContainerDep, admin: Admin) -> PlainTextResponse:
     """Counters and gauges of this process, over all callers, in Prometheus' text format; needs an admin's key
     if there are keys. Waits for no other part: what only the store knows is as old as the previous scrape."""
-    container.look.begin()
+    container.store_status.begin()
     return PlainTextResponse(container.metrics.exposition(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 

@@ -258,7 +258,7 @@ class Episodes:
         words = encode_query(asked.topic)
         about = replace(query, question=asked.topic, forms=(replace(query.forms[0], sparse=words),))
         for within in (of_days, []) if of_days else ([],):
-            hits = await self._recall.everywhere(about, owner, MAX_CANDIDATES, within, elsewhere)
+            hits = await self._recall.in_all_sessions(about, owner, MAX_CANDIDATES, within, elsewhere)
             if episodes := [
                 (self._episode(each.turn), each.chance) for each in hits if self._is_usable(each.turn)
             ]:

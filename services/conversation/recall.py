@@ -75,7 +75,7 @@ class HistoryRecall:
         chosen = self.keep(judged, recent)[: self._max_turns]
         return sorted((each.turn for each in chosen), key=lambda turn: (turn.created_us, turn.seq))
 
-    async def everywhere(
+    async def in_all_sessions(
         self,
         query: Query,
         owner: str,
@@ -87,14 +87,14 @@ class HistoryRecall:
 
         Only those matching `within`, and not `but`. Raises StoreUnavailableError.
         """
-        ranked = await self.rank_everywhere(query, owner, within, but)
+        ranked = await self.rank_all_sessions(query, owner, within, but)
         judged = await self.judge(query, ranked[: limit * JUDGED_PER_RESULT])
         return [each for each in self.keep(judged) if not each.turn.command][:limit]
 
-    async def rank_everywhere(
+    async def rank_all_sessions(
         self, query: Query, owner: str, within: Sequence[Condition] = (), but: Condition | None = None
     ) -> list[Ranked]:
-        """Rank like `everywhere`, without a threshold."""
+        """Rank like `in_all_sessions`, without a threshold."""
         completed = equals("status", TurnStatus.COMPLETED.value)
         mine = Filter(must=[equals("owner", owner), completed, *within], must_not=[but] if but else None)
         rankings = await self._turns.search(_requests(query, mine, DEPTH, ["session_id", "seq"]))

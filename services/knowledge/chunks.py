@@ -260,7 +260,7 @@ class KnowledgeSize:
         self._chunks = 0
         self._done = bool(settings.qdrant_url)
 
-    async def look(self) -> None:
+    async def measure(self) -> None:
         """Count the chunks; called at start, once the collection exists."""
         if self._done:
             return
@@ -273,7 +273,7 @@ class KnowledgeSize:
         """Add newly stored chunks; some of them may have replaced others."""
         self._chunks += chunks
         if not self._done and self._chunks > self.max_chunks:
-            await self.look()
+            await self.measure()
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class MemoryRecall:
         """Whether this owner's prompts may use other conversations. Raises StoreUnavailableError."""
         return self._when != "off" and (await self.records.switch_of(owner)).on
 
-    def suits(self, *, is_new: bool) -> bool:
+    def recalls_in(self, *, is_new: bool) -> bool:
         """Whether memories are recalled in such a session."""
         return is_new or self._when != "new_session"
 
@@ -92,7 +92,7 @@ class MemoryRecall:
 
         Raises StoreUnavailableError.
         """
-        if not self.suits(is_new=scope.is_new):
+        if not self.recalls_in(is_new=scope.is_new):
             return []
         standing, asked = await asyncio.gather(self._standing(scope.owner), self._asked(query, scope.owner))
         own = scope.session_id if self._when != "always" else None

@@ -27,7 +27,7 @@ async def scrape(app: App, **headers: str) -> Figures:
 
 async def scrape_updated(app: App) -> Figures:
     """Scrape with the store's current figures."""
-    await app.container.look.look()
+    await app.container.store_status.refresh()
     return await scrape(app)
 
 
@@ -81,7 +81,7 @@ async def test_a_failed_turn_has_its_cause_and_a_replay_is_not_a_turn(tmp_path: 
     assert figures("commands_total", command="help") == 1
 
 
-async def test_stored_objects_and_operations_are_exported_after_a_look(app: App) -> None:
+async def test_stored_objects_and_operations_are_exported_after_a_refresh(app: App) -> None:
     assert not (await scrape(app)).has("stored")
     await app.add_text("walnuts.md", "# Harvest\n\nThe walnut harvest begins in October.")
     await app.ask("When does the walnut harvest begin?")
@@ -105,7 +105,7 @@ async def test_stored_objects_and_operations_are_exported_after_a_look(app: App)
     assert figures("cleanup_done_until_timestamp_seconds") < figures("cleanup_next_run_timestamp_seconds")
 
 
-async def test_a_scrape_starts_the_look_whose_figures_the_next_one_has(app: App) -> None:
+async def test_a_scrape_starts_the_refresh_whose_figures_the_next_one_has(app: App) -> None:
     await scrape(app)
     async with asyncio.timeout(10):
         while not (await scrape(app)).has("stored"):  # noqa: ASYNC110 — it is asked over HTTP

@@ -28,7 +28,7 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
 
 
 async def scrape(app: App) -> str:
-    await app.container.look.look()
+    await app.container.store_status.refresh()
     return (await app.client.get("/metrics")).text
 
 

@@ -25,7 +25,7 @@ async def exposed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         await app.container.sync.run()
         await app.client.post("/admin/cleanup", params={"dry_run": "false"})
         await app.container.schedule.current()
-        await app.container.look.look()
+        await app.container.store_status.refresh()
         text = (await app.client.get("/metrics")).text
     return set(re.findall(r"^# TYPE (wenmai_\w+)", text, re.M)) | AFTER_A_NIGHT
 

@@ -34,7 +34,7 @@ async def test_a_start_with_too_many_chunks_logs_a_warning(store: VectorStore) -
     """Discriminates: `look` that only counts."""
     await add(store, 6)
     with capture_logs() as logs:
-        await KnowledgeSize(store, NAMES, max_chunks=5).look()
+        await KnowledgeSize(store, NAMES, max_chunks=5).measure()
     (line,) = logs
     assert (line["event"], line["log_level"]) == ("knowledge_large", "warning")
     assert (line["chunks"], line["made_for"]) == (6, 5)
@@ -45,7 +45,7 @@ async def test_the_warning_is_logged_when_the_limit_is_exceeded_and_only_once(st
     """Discriminates: `_done` never set; `grew` that does not add up."""
     size = KnowledgeSize(store, NAMES, max_chunks=5)
     with capture_logs() as logs:
-        await size.look()
+        await size.measure()
         for _ in range(4):
             await add(store, 2)
             await size.grew(2)
@@ -57,7 +57,7 @@ async def test_new_versions_of_the_same_documents_do_not_count_twice(store: Vect
     await add(store, 4)
     size = KnowledgeSize(store, NAMES, max_chunks=5)
     with capture_logs() as logs:
-        await size.look()
+        await size.measure()
         await size.grew(4)  # they replaced the four
     assert logs == []
 
@@ -67,5 +67,5 @@ async def test_a_server_has_no_limit(store: VectorStore) -> None:
     await add(store, 6)
     settings = StoreSettings(qdrant_url="http://localhost:6333")
     with capture_logs() as logs:
-        await KnowledgeSize(store, settings, max_chunks=5).look()
+        await KnowledgeSize(store, settings, max_chunks=5).measure()
     assert logs == []

@@ -170,7 +170,7 @@ class WatchedStore:
         return (await self.store.get_collection(collection)).points_count or 0
 
 
-class StoreLook:
+class StoreStatus:
     """`figures` are the last ones available; `problems` names the parts that were not ready."""
 
     def __init__(self, watched: Watched, *, every_s: float = EVERY_S, patience_s: float = PATIENCE_S) -> None:
@@ -189,14 +189,14 @@ class StoreLook:
         return problems
 
     def begin(self) -> None:
-        """Start a look in the background unless one has just been made; return immediately."""
+        """Refresh in the background unless that has just been done; return immediately."""
         now = time.monotonic()
-        looking = self._task is not None and not self._task.done()
-        if not looking and now >= self._not_before:
+        refreshing = self._task is not None and not self._task.done()
+        if not refreshing and now >= self._not_before:
             self._not_before = now + self._every_s
-            self._task = asyncio.create_task(self.look(), name="look at the store")
+            self._task = asyncio.create_task(self.refresh(), name="refresh the store status")
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Refresh `problems` and `figures`. Never raises a store error."""
         try:
             async with asyncio.timeout(self._patience_s):
