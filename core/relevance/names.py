@@ -266,6 +266,12 @@ def lies_in_span(question: str, text: str) -> bool:
     return any(_is_within(moment.first, *span) for moment, span in pairs)
 
 
+def gives_hours(text: str) -> bool:
+    """Whether the text has a span of times of day: 8:00–22:00."""
+    (_, (_, spans)) = _moments(text)
+    return bool(spans)
+
+
 def without_moments(text: str) -> str:
     """Remove days and times of day."""
     text = in_digits(fold_width(text))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import asks_only_of
-from core.relevance.names import clauses, lies_in_span, names_moment, without_moments
+from core.relevance.names import clauses, gives_hours, lies_in_span, names_moment, without_moments
 from core.relevance.probability import FEW_NAMED, MIN_NAMED, NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, wording
 from core.relevance.sparse import MIN_WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
@@ -140,13 +140,27 @@ def _by_periods(query: Query, candidates: Sequence[Candidate]) -> list[Candidate
     return judged
 
 
+def _by_hours(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Of 几点关门, which asks for opening hours and nothing else, the few texts with hours are at least the
+    closest: they rather say 8:00–22:00 than that anything closes."""
+    if not wording("asks_hours").fullmatch(query.question.strip()):
+        return list(candidates)
+    hours = {at for at, each in enumerate(candidates) if gives_hours(each.chunk.text)}
+    if len(hours) > FEW_NAMED:
+        return list(candidates)
+    return [
+        replace(each, probability=max(each.probability, MIN_NAMED)) if at in hours else each
+        for at, each in enumerate(candidates)
+    ]
+
+
 def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """A text with a span that includes the question's day, weekday or time is about it, though the words
     differ: with all other words of the question it may be sure, with some it gains, and if nothing else is
     asked, such texts, if few, are at least the closest."""
     asked = " ".join((query.question, *query.dates))
     if len(query.question) > MAX_FORM_CHARS or not (names_moment(asked) or _numbers(asked, _OF_WEEK)):
-        return list(candidates)
+        return _by_hours(query, candidates)
     texts = [f"{each.chunk.heading or each.chunk.title}\n{each.chunk.text}" for each in candidates]
     within = [lies_in_span(asked, text) or _has_weekday(asked, text) for text in texts]
     words = [
@@ -207,7 +221,7 @@ def _by_versions(query: Query, candidates: Sequence[Candidate]) -> list[Candidat
     are sure if nothing else is asked."""
     version = version_in(query.question)
     if not version:
-        return list(candidates)
+        return _by_hours(query, candidates)
     texts = [f"{each.chunk.heading or each.chunk.title}\n{each.chunk.text}" for each in candidates]
     under = [version.heads.search(text) is not None for text in texts]
     asks_only = sum(under) == 1 and asks_only_of([version.name], query.question, texts[under.index(True)])

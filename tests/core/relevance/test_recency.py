@@ -330,6 +330,29 @@ def test_a_text_whose_span_contains_the_day_or_hour_is_sure(
     assert judged.probability == pytest.approx(SURE if lies_in_it else 0.2)
 
 
+@pytest.mark.parametrize(
+    ("question", "asks_hours"),
+    [
+        ("几点关门", True),
+        ("请问你们周末几点开门？", True),
+        ("晚上几点关", True),
+        ("营业时间是几点到几点", True),
+        ("营业时间", True),
+        ("What time do you close?", True),
+        ("when is the pool open on sunday", True),
+        ("opening hours?", True),
+        ("几点能退卡", False),
+        ("窗户几点关", False),
+        ("When do you close my account?", False),
+    ],
+)
+def test_a_question_for_opening_hours_shows_the_texts_with_hours(question: str, asks_hours: bool) -> None:
+    """Discriminates: refusing, since 8:00–22:00 has no word of the question."""
+    texts = ("周末 8:00–22:00。", "单次票 35 元。")
+    judged = by_dates(Query(question, ()), [candidate(text, "", 0.01, text=text) for text in texts])
+    assert [each.probability for each in judged] == [MIN_NAMED if asks_hours else 0.01, 0.01]
+
+
 def test_asking_whether_a_day_is_possible_shows_the_few_spans_that_contain_it() -> None:
     """The question has no other word; with one that the text lacks, it has another subject. Discriminates:
     taking every span for relevant."""
