@@ -246,8 +246,7 @@ def _assembled(
         sessions=sessions,
         foreign=ForeignImporter(sessions, history.conversations, personas),
         shares=SharesHandler(sessions, history.sessions, owners_of(settings.server.keys)),
-        search=search,
-        knowledge=knowledge,
+        search=search, knowledge=knowledge,
         sample=_sample(history, knowledge, sessions),
         conversations=history.conversations, summaries=history.summaries, backfill=history.backfill,
         schedule=schedule, running=running, readiness=readiness,
@@ -259,9 +258,7 @@ def _assembled(
         ),
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, failure_text),
-        memories=memories,
-        tools=tools,
-        models=models,
+        memories=memories, tools=tools, models=models,
         library=parts.open_library(settings.store), prompts=history.prompts,
     )  # fmt: skip
 

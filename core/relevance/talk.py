@@ -25,7 +25,7 @@ import numpy.typing as npt
 from core.relevance.features import Matrix
 from core.relevance.names import identifiers
 from core.relevance.query import own_words, wording
-from core.relevance.sparse import folded
+from core.relevance.sparse import CACHED_TEXTS, folded
 from core.text import fold_width, standard
 
 MAX_TALK_CHARS = 120  # longer texts have content
@@ -74,6 +74,7 @@ class Talk(StrEnum):
         return self in (Talk.CLOSING, Talk.GREETING, Talk.THANKS)
 
 
+@lru_cache(maxsize=CACHED_TEXTS)  # takes 0.3 ms, and each turn asks it of the last few questions
 def talk_of(text: str) -> Talk | None:
     """Return the kind of talk that all of `text` is; None for a question, and whenever that is uncertain."""
     if len(text) > MAX_TALK_CHARS:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate
-from core.relevance.sparse import is_cjk, question_terms
+from core.relevance.sparse import CACHED_TEXTS, is_cjk, question_terms
 from core.relevance.tokens import QuestionTokens, likeness
 
 Matrix = npt.NDArray[np.float64]
@@ -36,8 +36,6 @@ TRANSLATED = 3.0
 BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
 SHARED_NUMBERS = 0.5  # of the text with fewer; some are words in one of the languages
 MIN_WEIGHT = 0.6  # of a Chinese term that is a word, not a bigram within a word or between two
-
-
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
@@ -140,12 +138,8 @@ def with_twins(
     passing = own.any() & ~own & (chances > chances[own].max(initial=0.0))
     for at in np.flatnonzero(passing).tolist():
         least = chances[at] / (chances[at] + TWIN_ODDS * (1.0 - chances[at]))
-        numbers = _numbers(candidates[at])
-        near = [
-            one
-            for one in np.flatnonzero(own & (chances >= least)).tolist()
-            if _agree(numbers, _numbers(candidates[one]))
-        ]
+        near = np.flatnonzero(own & (chances >= least)).tolist()
+        near = [one for one in near if _agree(candidates[at], candidates[one])]
         alike = likeness(tokens, [candidates[each].signs for each in (at, *near)])
         if alike.max(initial=0.0) >= TWIN_LIKENESS:
             twin = near[alike.argmax()]
@@ -154,16 +148,17 @@ def with_twins(
     at, lead = int(dense.argmax()), dense.max() - np.sort(dense)[-2]
     first = candidates[at].dense_rank == 1 and (candidates[at].sparse_rank or np.inf) <= TWIN_SPARSE_RANK
     other = int(np.where(own, 0.0, chances).argmax())
-    if first and lead >= TWIN_LEAD and _agree(_numbers(candidates[at]), _numbers(candidates[other])):
+    if first and lead >= TWIN_LEAD and _agree(candidates[at], candidates[other]):
         lifted[at] = max(lifted[at], chances[~own].max(initial=0.0))
     return lifted
 
 
-def _numbers(candidate: Candidate) -> frozenset[str]:
-    return frozenset(_NUMBER.findall(candidate.chunk.text))
-
-
-def _agree(one: frozenset[str], other: frozenset[str]) -> bool:
+def _agree(one: Candidate, other: Candidate) -> bool:
     """Whether two texts may be translations of each other, which keep the numbers."""
-    fewer = min(len(one), len(other))
-    return len(one & other) >= SHARED_NUMBERS * fewer
+    first, second = _numbers(one.chunk.text), _numbers(other.chunk.text)
+    return len(first & second) >= SHARED_NUMBERS * min(len(first), len(second))
+
+
+@lru_cache(maxsize=CACHED_TEXTS)
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(_NUMBER.findall(text))

@@ -1,7 +1,6 @@
 """All shards of one data folder, and the requests they answer. Runs in the store process only.
 
-Each collection is a folder with its name. It is created and deleted by a rename, so that a crash leaves it
-whole or absent.
+Each collection is a folder with its name; renames create and delete it, so a crash leaves it whole or absent.
 """
 
 from __future__ import annotations
@@ -244,8 +243,8 @@ class Shards:
             if name not in members:  # from an earlier version, or created just before a kill
                 journal.expect(name, wire.encode(collection.spec), engine.checksums(collection.shard))
             elif name in self._stand_ins:
-                points = len(self._integrity.expected.ids(name))
-                self._integrity.lost[name] = f"held {counted(points, 'point')}: {self._integrity.lost[name]}"
+                held = counted(len(self._integrity.expected.ids(name)), "point")
+                self._integrity.lost[name] = f"held {held}: {self._integrity.lost[name]}"
             elif name in self._integrity.lost:
                 with unreadable_unless_done(name):
                     self._integrity.count_missing(name)
