@@ -314,7 +314,12 @@ def _without_attribute(features: Features, chances: Matrix) -> Matrix:
     attribute = None if query.meant or features.foreign[at] else wording("attribute").search(query.question)
     terms = question_terms(attribute["en"] or attribute["zh"]) if attribute else []
     has = not terms or any(presence(terms, features.candidates[at].chunk.indexed_text))
-    return chances if has else np.minimum(chances, NOT_SURE)
+    return chances if has else _unsure(chances)
+
+
+def _unsure(chances: Matrix) -> Matrix:
+    """Lower those that are sure, in the same order."""
+    return np.minimum(chances, NOT_SURE + 0.9 * (SURE - NOT_SURE) * chances)
 
 
 def _with_pieces(candidates: Sequence[Candidate], coverage: Matrix, chances: Matrix) -> Matrix:
@@ -353,7 +358,7 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
         asks_nothing_else = is_the_one and asks_only_of(all_names, query.question, texts[best])
         judged[best] = max(judged[best], SURE if asks_nothing_else else MIN_NAMED)
     is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
-    return np.minimum(judged, NOT_SURE) if is_missing else judged
+    return _unsure(judged) if is_missing else judged
 
 
 def _begins(part: re.Pattern[str], texts: Sequence[str]) -> bool:

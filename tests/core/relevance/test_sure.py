@@ -176,3 +176,16 @@ def test_a_passage_without_the_requested_attribute_of_a_person_is_not_sure(
     passage = candidate("The field engineer is Zhou Ming, mobile 138 0571 2209.", 1)
     (judged,) = judge(ask(question), [passage], replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0)))
     assert (judged.probability >= SURE) is is_sure
+
+
+def test_passages_that_lose_sure_keep_their_order() -> None:
+    """Discriminates: all of them getting the same probability, so that the search's first one passes the
+    best."""
+    passages = [
+        candidate("The field engineer is Zhou Ming, mobile 138 0571 2209.", at, dense)
+        for at, dense in ((1, 0.5), (2, 0.9))
+    ]
+    query = ask("What is the salary of the field engineer?")
+    judged = judge(query, passages, replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0)))
+    before, best = (each.probability for each in judged)
+    assert before < best < SURE
