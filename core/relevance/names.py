@@ -4,7 +4,7 @@ and times of day. What applies during a span of days or times is left to the tex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -14,11 +14,13 @@ from core.dates import MONTH_NAMES, in_digits
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
     MAX_FORM_CHARS,
+    MAY_LEAN_WORDS,
     follow_up_weight,
     names_subject,
+    own_words,
     wording,
 )
-from core.relevance.sparse import CACHED_TEXTS, in_words, ungrouped
+from core.relevance.sparse import CACHED_TEXTS, covered, in_words, ungrouped
 from core.text import fold_width
 
 MAX_CODES = 16
@@ -168,25 +170,37 @@ def _is_identifier(word: str) -> bool:
     return any(map(str.isalpha, word)) or _MANY_DIGITS.search(word) is not None
 
 
+STILL_COVERED = 0.5  # of an earlier question's words, in the last answer: it is still the subject
 _PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
 MAX_CARRIED = 3
 
 
 def with_subject(question: str, before: Sequence[str], answer: str) -> list[str]:
     """Return the earlier questions so that the last one names what a follow-up is about: with the names that
-    it carries over from the last answer, or else merged with those it depends on itself. Joined with "how is
-    it paid?" or 什么时候 alone, "when does it start?" would be about nothing."""
+    it carries over from the last answer, or else merged with those it depends on itself, or that the last
+    answer is still about. Joined with "how is it paid?" or 谁负责 alone, "when does it start?" would be about
+    nothing."""
     before = [*before]
     if not before:
         return before
     if names := carried(question, before[-1], answer):
         return [*before[:-1], f"{before[-1]} {names}"]
-    if follow_up_weight(question) < CERTAIN_FOLLOW_UP or names_subject(before[-1]):
+    if own_words(question) > MAY_LEAN_WORDS:
         return before
-    at = len(before) - 1
-    while at > 0 and follow_up_weight(before[at]) >= CERTAIN_FOLLOW_UP:
-        at -= 1
+    at = _first_of(before, lambda text: True)
+    if covered(before[at], answer) < STILL_COVERED:
+        if follow_up_weight(question) < CERTAIN_FOLLOW_UP:
+            return before
+        at = _first_of(before, lambda text: not names_subject(text))
     return [*before[:at], " ".join(before[at:])]
+
+
+def _first_of(before: Sequence[str], goes_on: Callable[[str], bool]) -> int:
+    """Return the index of the question that the last ones, each a follow-up, depend on."""
+    at = len(before) - 1
+    while at > 0 and follow_up_weight(before[at]) >= CERTAIN_FOLLOW_UP and goes_on(before[at]):
+        at -= 1
+    return at
 
 
 def carried(question: str, last: str, answer: str) -> str:
