@@ -252,8 +252,8 @@ class AnswerKind:
     @classmethod
     def of(cls, question: str) -> AnswerKind:
         kinds = (
-            (_HOW_OFTEN, _OFTEN), (_HOW_LONG, _LENGTH), (_AT_WHAT_HOUR, _HOUR), (_WHEN, _MOMENT),
-            (_HOW_MANY, _NUMBER), (_WHERE, _PLACE), (_WHY, _CAUSE),
+            (wording("money"), wording("amount")), (_HOW_OFTEN, _OFTEN), (_HOW_LONG, _LENGTH),
+            (_AT_WHAT_HOUR, _HOUR), (_WHEN, _MOMENT), (_HOW_MANY, _NUMBER), (_WHERE, _PLACE), (_WHY, _CAUSE),
         )  # fmt: skip
         return cls(question, next((what for asks, what in kinds if asks.search(question)), None))
 
