@@ -15,7 +15,7 @@ from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from operator import or_
 
-from core.relevance.names import lies_in_span, numbered_parts
+from core.relevance.names import amounts, lies_in_range, lies_in_span, numbered_parts
 from core.relevance.query import Query, wording
 from core.relevance.sparse import CACHED_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
 from core.text import fold_width
@@ -259,9 +259,11 @@ class AnswerKind:
 
     def is_in(self, text: str) -> bool:
         """Whether the text has a requested number, time, place or cause that the question does not contain,
-        or a span that includes the question's day or time."""
+        or a span that includes the question's day, time or amount."""
         matches = self.expected.finditer(text) if self.expected else ()
-        return any(each.group() not in self.question for each in matches) or lies_in_span(self.question, text)
+        if any(each.group() not in self.question for each in matches) or lies_in_span(self.question, text):
+            return True
+        return bool(lies_in_range(amounts(self.question), text))
 
     def is_missing(self, text: str) -> bool:
         return self.expected is not None and not self.is_in(text)

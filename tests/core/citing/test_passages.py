@@ -316,6 +316,22 @@ def test_the_requested_kind_of_value_is_recognised_by_its_form(question: str, te
 
 
 @pytest.mark.parametrize(
+    ("question", "lies", "lies_not"),
+    [
+        ("工龄 12 年", "满10年不满20年的，10天", "不满10年的，5天"),
+        ("95 平的", "面积：91–140 平方米", "90 平方米以下"),
+        ("25 个人的押金，那 50 个人呢", "31-80 人", "11–30人"),
+        ("for 6 people", "5 to 8 people", "over 8 people"),
+        ("8 人的车", "人数：6–14；价格", "人数：1–5；价格"),
+    ],
+)  # fmt: skip
+def test_an_amount_lies_in_a_range_of_its_unit(question: str, lies: str, lies_not: str) -> None:
+    """Discriminates: comparing numbers of other units; the amount of the question before."""
+    asked = AnswerKind.of(question)
+    assert (asked.is_in(lies), asked.is_in(lies_not), asked.is_in("1–90 公斤")) == (True, False, False)
+
+
+@pytest.mark.parametrize(
     ("question", "text"),
     [
         ("物业费多少钱", "2 元起"), ("一年物业费多少？", "单价（元/平方米）：2.6"),
