@@ -15,7 +15,7 @@ from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from operator import or_
 
-from core.relevance.names import lies_in_span, numbered_parts
+from core.relevance.names import amounts, lies_in_range, lies_in_span, numbered_parts
 from core.relevance.query import Query, wording
 from core.relevance.sparse import CACHED_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
 from core.text import fold_width
@@ -252,16 +252,18 @@ class AnswerKind:
     @classmethod
     def of(cls, question: str) -> AnswerKind:
         kinds = (
-            (_HOW_OFTEN, _OFTEN), (_HOW_LONG, _LENGTH), (_AT_WHAT_HOUR, _HOUR), (_WHEN, _MOMENT),
-            (_HOW_MANY, _NUMBER), (_WHERE, _PLACE), (_WHY, _CAUSE),
+            (wording("money"), wording("amount")), (_HOW_OFTEN, _OFTEN), (_HOW_LONG, _LENGTH),
+            (_AT_WHAT_HOUR, _HOUR), (_WHEN, _MOMENT), (_HOW_MANY, _NUMBER), (_WHERE, _PLACE), (_WHY, _CAUSE),
         )  # fmt: skip
         return cls(question, next((what for asks, what in kinds if asks.search(question)), None))
 
     def is_in(self, text: str) -> bool:
         """Whether the text has a requested number, time, place or cause that the question does not contain,
-        or a span that includes the question's day or time."""
+        or a span that includes the question's day, time or amount."""
         matches = self.expected.finditer(text) if self.expected else ()
-        return any(each.group() not in self.question for each in matches) or lies_in_span(self.question, text)
+        if any(each.group() not in self.question for each in matches) or lies_in_span(self.question, text):
+            return True
+        return bool(lies_in_range(amounts(self.question), text))
 
     def is_missing(self, text: str) -> bool:
         return self.expected is not None and not self.is_in(text)

@@ -28,8 +28,10 @@ from core.citing.units import (
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.names import (
     NumberedPart,
+    amounts,
     codes_of_kind,
     identifiers,
+    lies_in_range,
     lies_in_span,
     numbered_parts,
     short_codes,
@@ -49,7 +51,7 @@ MAX_BEGINNING_CHARS = 1_000
 MAX_CANDIDATES = 1_000  # units and rows of all passages; later table rows are no better
 CLEAR_COVERAGE = 0.75  # share of the question's words in the best unit
 LOW_LATEST_COVERAGE = 0.5  # share of its latest words: a unit with less may be next to the one that answers
-CODE_BONUS = 0.3  # for a row whose first cell has a code of the question
+MEANT_BONUS = 0.3  # for a row with a code of the question, or a range that includes its amount
 ANSWER_KIND_BONUS = 0.35  # for a requested number or time
 OWN_WORDS_BONUS = 0.02  # for a row's or unit's own words: its head is shared with others
 COST_OF_LENGTH = 0.1  # for a unit of MAX_UNIT_CHARS characters
@@ -97,8 +99,8 @@ class _Candidate:
 class _Asked:
     """One question: the weights of its words, in `latest` 0 for the previous question's words, in `rare`
     scaled by rarity to sum to 1; which of them each candidate has (a row of 0 and 1 each), itself or under a
-    heading that has them, and which itself; whether it depends on the previous question; its `codes`, such
-    as E2."""
+    heading that has them, and which itself; whether it depends on the previous question; the rows `meant`
+    by a code, such as E2, or by an amount."""
 
     weights: Matrix
     latest: Matrix
@@ -107,7 +109,7 @@ class _Asked:
     own: Matrix
     leans: bool
     terms: Sequence[WeightedTerm]
-    codes: frozenset[str]
+    meant: frozenset[int]
 
     def words(self, at: int) -> frozenset[str]:
         return frozenset(term.text for term, has in zip(self.terms, self.held[at], strict=True) if has)
@@ -146,9 +148,10 @@ class Quotables:
         if not entries and max(known.held @ known.rare, default=0.0) < MIN_COVERAGE:
             return [self.beginning(0)] if self._passages else []
         chosen = self._with_named_codes(entries or self._chosen(known, AnswerKind.of(asked)), names)
-        chosen = self._distinguished_rows(known, self._rows_with_codes(chosen, known.codes))
-        picks = bool(entries or names or known.codes or (query.meant and asks_for_step(query.question)))
+        chosen = self._distinguished_rows(known, self._rows_meant(chosen, known.meant))
+        picks = entries or names or known.meant or (query.meant and asks_for_step(query.question))
         whole = set() if entries else self._in_full(known, chosen, None if picks else AnswerKind.of(asked))
+        whole -= {self._candidates[at].passage for at in known.meant}
         written: dict[tuple[int, int], Quote] = {}
         for at in chosen:
             passage, unit = self._candidates[at].passage, self._candidates[at].unit
@@ -296,8 +299,8 @@ class Quotables:
             + ANSWER_KIND_BONUS * answer_kind.is_in(one.says)
             - one.cost(cost_of_rank)
             + OWN_WORDS_BONUS * has * bool(one.unit.rows or one.unit.head)
-            + CODE_BONUS * bool(one.codes & known.codes)
-            for one, share, has in zip(self._candidates, shares, own, strict=True)
+            + MEANT_BONUS * (at in known.meant)
+            for at, (one, share, has) in enumerate(zip(self._candidates, shares, own, strict=True))
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
         best = shares[order[0]]
@@ -316,11 +319,21 @@ class Quotables:
         each_own = zip(chosen, own, strict=True)
         return [at for at, codes in each_own if codes & names or not any(map(alike.match, codes))]
 
-    def _rows_with_codes(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
-        """Drop rows without a code of the question if their table has rows with one, in any passage."""
-        called = {one.unit.columns for one in self._candidates if one.codes & codes}
-        each = ((at, self._candidates[at]) for at in chosen)
-        return [at for at, one in each if one.codes & codes or one.unit.columns not in called]
+    def _meant(self, question: str, codes: frozenset[str]) -> frozenset[int]:
+        """Return the rows with a code of the question; or else, of tables with a range that includes its
+        amount (6–14 人), the rows without another range."""
+        rows = {at: one for at, one in enumerate(self._candidates) if one.unit.rows}
+        if coded := [at for at, one in rows.items() if one.codes & codes]:
+            return frozenset(coded)
+        named = amounts(question)
+        fits = {at: lies_in_range(named, one.says) for at, one in rows.items() if named}
+        columns = {rows[at].unit.columns for at, lies in fits.items() if lies}
+        return frozenset(at for at in fits if fits[at] is not False and rows[at].unit.columns in columns)
+
+    def _rows_meant(self, chosen: list[int], meant: frozenset[int]) -> list[int]:
+        """Drop rows that are not meant if their table has rows that are, in any passage."""
+        called = {self._candidates[at].unit.columns for at in meant}
+        return [at for at in chosen if at in meant or self._candidates[at].unit.columns not in called]
 
     def _distinguished_rows(self, known: _Asked, chosen: list[int]) -> list[int]:
         """Drop a table's rows, in any passage, without words that distinguish its rows if another has some;
@@ -334,7 +347,8 @@ class Quotables:
 
     def others(self, question: str) -> set[int]:
         """Return passages with only rows of a table that has another row for a code of the question."""
-        named = self._rows_with_codes([*range(len(self._candidates))], short_codes(question))
+        meant = self._meant(question, short_codes(question))
+        named = self._rows_meant([*range(len(self._candidates))], meant)
         every = {one.passage for one in self._candidates}
         return every - {self._candidates[at].passage for at in named}
 
@@ -354,7 +368,8 @@ class Quotables:
         rare = weights * np.where(counts > 0, np.log1p((len(held) + 1) / (counts + 0.5)), 0.5)
         latest = np.array([term.weight * (term.text in own) for term in terms])
         leans = asked not in question and question in asked
-        return _Asked(weights, latest, rare / (rare.sum() or 1.0), held, itself, leans, terms, codes)
+        meant = self._meant(asked, codes)
+        return _Asked(weights, latest, rare / (rare.sum() or 1.0), held, itself, leans, terms, meant)
 
     def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int], names: set[str]) -> str:
         one = self._candidates[at]
@@ -363,7 +378,7 @@ class Quotables:
         match one.unit.kind:
             case UnitKind.TABLE:
                 rows = self._with_named_codes(self._rows(query, known, at, chosen), names)
-                rows = self._rows_with_codes(rows, known.codes)
+                rows = self._rows_meant(rows, known.meant)
                 return self._listed(sorted(rows[:MAX_ROWS]), len(rows))
             case UnitKind.CODE:
                 return beginning(whole, MAX_CODE_CHARS)

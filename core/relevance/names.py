@@ -1,10 +1,10 @@
 """What a question names and an embedding barely represents: part numbers and codes, clauses, articles, days
-and times of day. What applies during a span of days or times is left to the text."""
+and times of day, amounts. What applies during a span of days or times is left to the text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -14,11 +14,13 @@ from core.dates import MONTH_NAMES, in_digits
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
     MAX_FORM_CHARS,
+    MAY_LEAN_WORDS,
     follow_up_weight,
     names_subject,
+    own_words,
     wording,
 )
-from core.relevance.sparse import CACHED_TEXTS, in_words, ungrouped
+from core.relevance.sparse import CACHED_TEXTS, covered, in_words, ungrouped
 from core.text import fold_width
 
 MAX_CODES = 16
@@ -168,25 +170,37 @@ def _is_identifier(word: str) -> bool:
     return any(map(str.isalpha, word)) or _MANY_DIGITS.search(word) is not None
 
 
+STILL_COVERED = 0.5  # of an earlier question's words, in the last answer: it is still the subject
 _PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
 MAX_CARRIED = 3
 
 
 def with_subject(question: str, before: Sequence[str], answer: str) -> list[str]:
     """Return the earlier questions so that the last one names what a follow-up is about: with the names that
-    it carries over from the last answer, or else merged with those it depends on itself. Joined with "how is
-    it paid?" or 什么时候 alone, "when does it start?" would be about nothing."""
+    it carries over from the last answer, or else merged with those it depends on itself, or that the last
+    answer is still about. Joined with "how is it paid?" or 谁负责 alone, "when does it start?" would be about
+    nothing."""
     before = [*before]
     if not before:
         return before
     if names := carried(question, before[-1], answer):
         return [*before[:-1], f"{before[-1]} {names}"]
-    if follow_up_weight(question) < CERTAIN_FOLLOW_UP or names_subject(before[-1]):
+    if own_words(question) > MAY_LEAN_WORDS:
         return before
-    at = len(before) - 1
-    while at > 0 and follow_up_weight(before[at]) >= CERTAIN_FOLLOW_UP:
-        at -= 1
+    at = _first_of(before, lambda text: True)
+    if covered(before[at], answer) < STILL_COVERED:
+        if follow_up_weight(question) < CERTAIN_FOLLOW_UP:
+            return before
+        at = _first_of(before, lambda text: not names_subject(text))
     return [*before[:at], " ".join(before[at:])]
+
+
+def _first_of(before: Sequence[str], goes_on: Callable[[str], bool]) -> int:
+    """Return the index of the question that the last ones, each a follow-up, depend on."""
+    at = len(before) - 1
+    while at > 0 and follow_up_weight(before[at]) >= CERTAIN_FOLLOW_UP and goes_on(before[at]):
+        at -= 1
+    return at
 
 
 def carried(question: str, last: str, answer: str) -> str:
@@ -332,3 +346,51 @@ def _is_within(asked: int, first: int, last: int) -> bool:
     if last < 32:
         asked %= 100
     return first <= asked <= last if first <= last else not last < asked < first
+
+
+_UNITS = (
+    r"个?人|[名位](?!置)|people|persons?|guests?", r"平(?:方米|方|米)?(?![均时日板等])|㎡|m²|sqm",
+    r"年(?![级底初月])|years?", r"个月|months?", r"天|days?", r"岁|周岁", r"小时|hours?", r"公斤|千克|kg",
+    r"公里|千米|km",
+)  # fmt: skip
+_UNIT = rf"(?:{'|'.join(_UNITS)})(?![a-z])"
+_OF_UNIT = [re.compile(unit, re.IGNORECASE) for unit in _UNITS]
+_AMOUNT = re.compile(rf"(?<![\d.:/第-])(\d{{1,6}}(?:\.\d\d?)?)\s?({_UNIT})", re.IGNORECASE)
+# 5–8 人, 满 10 年不满 20 年, 15 天以上, over 5 kg; of a row's cell, the unit may stand in the column's name.
+_RANGE = re.compile(
+    r"(?:(?P<label>[^\n:：;；]{1,16})[:：]\s?|(?<![\d.:/第-]))"
+    r"(?:(?P<over>满|超过|大于|高于|over|more than|at least)\s?"
+    r"|(?P<under>不[满足]|不超过|低于|少于|小于|under|less than|up to)\s?)?"
+    rf"(?P<one>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<unit>{_UNIT})?"
+    rf"(?:\s?(?:[-–—~～至到]|[，,]?(?:但?不[满足]|至)|to)\s?(?P<two>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<of_two>{_UNIT})?"
+    r"|\s?(?P<above>[及或]?以上|or more)|\s?(?P<below>[及或]?以[下内]|or less))?",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=32)  # asked of every unit that may be quoted
+def amounts(question: str) -> Mapping[int, float]:
+    """Return the amounts that the question names by their unit; of a follow-up's, the last ones."""
+    matches = _AMOUNT.finditer(fold_width(question[-MAX_FORM_CHARS:]))
+    return {_unit(match[2]): float(match[1]) for match in matches}
+
+
+def lies_in_range(asked: Mapping[int, float], text: str) -> bool | None:
+    """Whether a range in the text includes one of these amounts; None without a range of its unit."""
+    matches = _RANGE.finditer(fold_width(text[:_MAX_CHARS])) if asked else ()
+    ranges = [each for each in map(_range, matches) if each and each[0] in asked]
+    return any(low <= asked[unit] <= high for unit, low, high in ranges) if ranges else None
+
+
+def _unit(name: str) -> int:
+    return next((at for at, unit in enumerate(_OF_UNIT) if unit.search(name)), -1)
+
+
+def _range(match: re.Match[str]) -> tuple[int, float, float] | None:
+    one, two = float(match["one"]), float(match["two"] or "inf")
+    unit = _unit(match["of_two"] or match["unit"] or match["label"] or "")
+    if match["two"]:
+        return unit, one, two
+    if match["over"] or match["above"]:
+        return unit, one, two
+    return (unit, 0.0, one) if match["under"] or match["below"] else None

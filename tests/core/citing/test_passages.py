@@ -204,6 +204,7 @@ def test_searching_for_an_explanation_takes_linear_time(unit: str) -> None:
         assert explains
         assert not explains.search(unit * (100_000 // len(unit)))
         answer_kind.is_in(unit * (100_000 // len(unit)))
+        AnswerKind.of("多少钱").is_in(unit * (100_000 // len(unit)))
 
 
 def test_words_in_every_cited_text_count_for_less() -> None:
@@ -312,6 +313,41 @@ def test_the_requested_kind_of_value_is_recognised_by_its_form(question: str, te
     asked = AnswerKind.of(question)
     assert (asked.is_missing(text), asked.is_missing("因此病历须本人复印。")) == (False, True)
     assert not AnswerKind.of("病历谁复印").is_missing(text)
+
+
+@pytest.mark.parametrize(
+    ("question", "lies", "lies_not"),
+    [
+        ("工龄 12 年", "满10年不满20年的，10天", "不满10年的，5天"),
+        ("95 平的", "面积：91–140 平方米", "90 平方米以下"),
+        ("25 个人的押金，那 50 个人呢", "31-80 人", "11–30人"),
+        ("for 6 people", "5 to 8 people", "over 8 people"),
+        ("8 人的车", "人数：6–14；价格", "人数：1–5；价格"),
+    ],
+)  # fmt: skip
+def test_an_amount_lies_in_a_range_of_its_unit(question: str, lies: str, lies_not: str) -> None:
+    """Discriminates: comparing numbers of other units; the amount of the question before."""
+    asked = AnswerKind.of(question)
+    assert (asked.is_in(lies), asked.is_in(lies_not), asked.is_in("1–90 公斤")) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("物业费多少钱", "2 元起"), ("一年物业费多少？", "单价（元/平方米）：2.6"),
+        ("车位贵不贵", "380元/月"), ("补卡多少钱", "价格：20"),
+        ("停车怎么收费", "前两小时免费"), ("押金多少", "押金：500"),
+        ("How much is a ticket?", "It is £4."),
+        ("What is the entry fee?", "Children: free"),
+    ],
+)  # fmt: skip
+def test_a_question_for_money_wants_an_amount_of_money(question: str, text: str) -> None:
+    """Discriminates: taking any number for the amount, such as the day by which a fee is due."""
+    asked = AnswerKind.of(question)
+    assert (asked.is_in(text), asked.is_in("1 月 5 日起 3 天内缴，前台 2 楼。")) == (True, False)
+    assert not asked.is_in("Due within 3 days, room 2.")
+    assert AnswerKind.of("多少人").is_in("限 3 人")
+    assert AnswerKind.of("怎么交物业费").expected is None
 
 
 def test_blank_texts_have_no_passage_and_others_at_least_their_opening() -> None:

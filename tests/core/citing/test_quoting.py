@@ -43,6 +43,24 @@ def test_a_row_is_quoted_with_its_column_names() -> None:
     assert quoted("AX-221 多少钱", PRICES) == ["- 型号：AX-221；名称：泵（不锈钢）；价格（元）：450"]
 
 
+@pytest.mark.parametrize(
+    ("question", "price"),
+    [
+        ("6 个人包车多少钱", "900"), ("包车，我们 20 人", "1500"),
+        ("包车 3 人", "600"), ("coach for 45 people", "1500"),
+    ],
+)  # fmt: skip
+def test_the_row_with_the_range_of_the_amount_is_quoted(question: str, price: str) -> None:
+    """Discriminates: rows by their words alone, which they share."""
+    rows = (
+        "| {} | 5 人以下 | 600 |\n| {} | 6–14 人 | 900 |\n| {} | 15 至 45 人 | 1500 |\n| {} | 不限 | 3000 |"
+    )
+    text = "| 车 | 人数 | 价格 |\n|---|---|---|\n" + rows.replace("{}", "包车 coach")
+    (quote,) = quoted(question, text)
+    first, *others = (line.rpartition("：")[2] for line in quote.splitlines())
+    assert (first, {*others} <= {"3000"}) == (price, True)
+
+
 def test_up_to_five_matching_rows_are_quoted_with_the_number_of_others() -> None:
     rows = "".join(f"| P-{number} | pump | {number} |\n" for number in range(8))
     text = f"| Part | Kind | Price |\n|---|---|---|\n| V-1 | valve | 3 |\n{rows}"

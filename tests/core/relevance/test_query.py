@@ -229,6 +229,15 @@ def test_a_follow_up_of_a_follow_up_keeps_the_subject(
     assert with_subject(question, before, "") == expected
 
 
+def test_a_short_question_that_the_last_answer_ties_to_the_subject_keeps_it() -> None:
+    """谁负责 has a word of its own, as 打印机 has, but its answer is still about the lift. Discriminates:
+    keeping the subject by words alone, or whatever was answered."""
+    lift, answer = "电梯什么时候换", "> 电梯 6 月更换，由孙浩负责。"
+    assert with_subject("要多久", [lift, "谁负责"], answer) == [f"{lift} 谁负责"]
+    assert with_subject("那 50 个人呢", [lift, "谁负责"], answer) == [f"{lift} 谁负责"]
+    assert with_subject("怎么修", [lift, "打印机"], "> 打印机在二楼。") == [lift, "打印机"]
+
+
 def test_a_long_text_takes_little_time() -> None:
     with at_most(0.5):
         for text in ("不是" * 4_000, "not " * 2_000, "點" * 8_000, "不是年假，" * 60):
