@@ -33,7 +33,7 @@ from core.relevance.query import (
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
 from core.relevance.talk import talk_of
-from core.text import Language, holds_chinese, in_script_of, is_mostly_chinese, language_in
+from core.text import Language, holds_chinese, in_script_of, is_for_reader, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
@@ -246,7 +246,7 @@ def _headings(nearest: Sequence[Nearest], say: Say) -> str:
 
 def _is_readable(passage: Passage, chinese: bool) -> bool:
     """Whether it is in the reader's language; a table or code under a Chinese heading counts as Chinese."""
-    return holds_chinese(f"{passage.heading} {passage.text}") == chinese
+    return is_for_reader(f"{passage.heading} {passage.text}", chinese)
 
 
 def _answered(
