@@ -38,7 +38,7 @@ _ANYWHERE = frozenset(
 _ALONE = frozenset(("really", "sure", "seriously"))
 MIN_IDEOGRAPHS_PER_WORD = 0.3  # ideographs per Latin word
 # Of a text in both languages: ideographs per English word, and such words, code aside
-MAX_IDEOGRAPHS_PER_WORD, MIN_ENGLISH_WORDS = 3, 5
+MAX_IDEOGRAPHS_PER_WORD, MIN_ENGLISH_WORDS = 3, 4
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _ENGLISH_WORD = re.compile(r"(?<![\w./@-])[A-Za-z][a-z]{2,}(?![\w/@]|[.-][A-Za-z0-9])", re.ASCII)
 _HAN, _SIGNS = "\u3400-\u9fff\uf900-\ufaff", "、。〈-】〔-〕！（），．：；？“”‘’—…％"
