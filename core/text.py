@@ -37,6 +37,10 @@ _ANYWHERE = frozenset(
 )
 _ALONE = frozenset(("really", "sure", "seriously"))
 MIN_IDEOGRAPHS_PER_WORD = 0.3  # ideographs per Latin word
+# Of a text in both languages: ideographs per English word, and such words, code aside
+MAX_IDEOGRAPHS_PER_WORD, MIN_ENGLISH_WORDS = 3, 4
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_ENGLISH_WORD = re.compile(r"(?<![\w./@-])[A-Za-z][a-z]{2,}(?![\w/@]|[.-][A-Za-z0-9])", re.ASCII)
 _HAN, _SIGNS = "\u3400-\u9fff\uf900-\ufaff", "、。〈-】〔-〕！（），．：；？“”‘’—…％"
 _SPACED_PAIR = re.compile(rf"(?<!\S)[{_HAN}] (?=[{_HAN}](?!\S))")
 _ADJACENT_PAIR = re.compile(rf"[{_HAN}](?=[{_HAN}])")
@@ -147,6 +151,15 @@ def holds_chinese(text: str) -> bool:
     """
     ideographs = _ideographs(text)
     return ideographs > 0 and ideographs > MIN_IDEOGRAPHS_PER_WORD * len(_LATIN_WORD.findall(text))
+
+
+def is_for_reader(text: str, chinese: bool) -> bool:
+    """Whether a document's text is in this reader's language: one that says everything in both, as a menu
+    does (牛肉面 Beef noodles), is in both."""
+    if holds_chinese(text) == chinese:
+        return True
+    words = [] if chinese else _ENGLISH_WORD.findall(_CODE.sub(" ", text))
+    return len(words) >= MIN_ENGLISH_WORDS and _ideographs(text) <= MAX_IDEOGRAPHS_PER_WORD * len(words)
 
 
 def _ideographs(text: str) -> int:

@@ -32,7 +32,7 @@ from core.relevance.sparse import (
 )
 from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
 from core.relevance.translation import MIN_WEIGHT, TextWords, coverage, translated
-from core.text import QUESTION_WORD, holds_chinese
+from core.text import QUESTION_WORD, holds_chinese, is_for_reader
 
 Matrix = npt.NDArray[np.float64]
 MAX_QUESTION_CHARS = 400  # of a form, for matching; enough for the subject of a longer question
@@ -75,9 +75,10 @@ class QuestionWords:
 
 
 @lru_cache(maxsize=CACHED_TEXTS)
-def _languages(beginning: str) -> tuple[bool, bool]:
-    """Return whether it is Chinese, and whether it has letters at all."""
-    return holds_chinese(beginning), any(map(str.isalpha, beginning))
+def _foreignness(beginning: str, chinese: bool) -> tuple[bool, bool]:
+    """Return whether it is in the other language, and in that alone; a text without letters is in neither."""
+    foreign = holds_chinese(beginning) != chinese and any(map(str.isalpha, beginning))
+    return foreign, foreign and not is_for_reader(beginning, chinese)
 
 
 def _whole(candidate: Candidate) -> TextWords:
@@ -150,12 +151,14 @@ RAW = Level(0.0, 1.0)
 
 class Texts(NamedTuple):
     """What each candidate's text shares with the question, whatever the other candidates: the costly part.
-    `here`: the terms in it or above it; `tokens`: None if the question's or any candidate's are unknown,
-    since one without could not be compared; `gains`: how much nearer its nearest part is, None likewise;
-    `translated`: the share of the question's words in the other language that it has by dictionary, NaN if
-    unknown; `numbers_missing`: the share of the question's numbers that it lacks."""
+    `alone`: it is in the other language, and not in both; `here`: the terms in it or above it; `tokens`: None
+    if the question's or any candidate's are unknown, since one without could not be compared; `gains`: how
+    much nearer its nearest part is, None likewise; `translated`: the share of the question's words in the
+    other language that it has by dictionary, NaN if unknown; `numbers_missing`: the share of the question's
+    numbers that it lacks."""
 
     foreign: Matrix
+    alone: Matrix
     translated: Matrix
     hits: npt.NDArray[np.object_]
     here: Matrix
@@ -207,7 +210,7 @@ class Features:
 
     def _compare(self, candidates: Sequence[Candidate], texts: Texts) -> None:
         self.candidates, self._texts, self.foreign = candidates, texts, texts.foreign
-        self.translated = texts.translated
+        self.translated, self.alone = texts.translated, texts.alone
         self.coverage = _covered(self._weight, texts.here)
         self.abroad = texts.foreign * (1.0 - self.coverage)
         # terms that no candidate has weigh most
@@ -221,10 +224,12 @@ class Features:
             hits, here = other._texts.hits, other._texts.here
         else:
             hits, here = self._term_hits(candidates)
-        foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
+        languages = [self._foreignness(candidate) for candidate in candidates]
+        foreign, alone = np.array(languages, dtype=float).T
         return Texts(
-            foreign, self._translated(candidates, foreign), hits, here, self._nearby(self._weight, hits),
-            self._numbers_missing(candidates), tokens, None if tokens is None else self._gains(candidates),
+            foreign, alone, self._translated(candidates, foreign, alone), hits, here,
+            self._nearby(self._weight, hits), self._numbers_missing(candidates), tokens,
+            None if tokens is None else self._gains(candidates),
         )  # fmt: skip
 
     def _term_hits(self, candidates: Sequence[Candidate]) -> tuple[npt.NDArray[np.object_], Matrix]:
@@ -240,10 +245,11 @@ class Features:
         packed = [unpacked(each.signs, asked.states.shape[1]) for each in candidates] if asked else [b""]
         return nearest_tokens(asked, packed) if asked and all(packed) else None
 
-    def _translated(self, candidates: Sequence[Candidate], foreign: Matrix) -> Matrix:
+    def _translated(self, candidates: Sequence[Candidate], foreign: Matrix, alone: Matrix) -> Matrix:
+        """A text in both languages has the question's own words, so their translations are no evidence."""
         shares = np.full(len(candidates), np.nan)
-        words = translated(self.query.forms[self._asked].text[-MAX_QUESTION_CHARS:]) if foreign.any() else ()
-        for side in (np.flatnonzero(foreign == other) for other in (0, 1) if words):
+        words = translated(self.query.forms[self._asked].text[-MAX_QUESTION_CHARS:]) if alone.any() else ()
+        for side in (np.flatnonzero(each) for each in (foreign == 0, alone) if words):
             shares[side] = coverage(words, [_whole(candidates[at]) for at in side.tolist()])
         return shares
 
@@ -272,11 +278,9 @@ class Features:
             gains[at] = (parts @ form).max() - whole if len(parts) else 0.0
         return gains
 
-    def _is_foreign(self, candidate: Candidate) -> bool:
-        """Whether it is in the other language; a text without letters belongs to none."""
+    def _foreignness(self, candidate: Candidate) -> tuple[bool, bool]:
         chunk = candidate.chunk
-        chinese, has_letters = _languages(f"{chunk.heading} {chunk.text[:LANGUAGE_CHARS]}"[:LANGUAGE_CHARS])
-        return chinese != self._chinese and has_letters
+        return _foreignness(f"{chunk.heading} {chunk.text[:LANGUAGE_CHARS]}"[:LANGUAGE_CHARS], self._chinese)
 
     def _forms(self) -> tuple[Matrix, Sequence[Matrix]]:
         """Return the cosines of the first form, and the columns of all."""

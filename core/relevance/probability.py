@@ -311,7 +311,7 @@ def _without_attribute(features: Features, chances: Matrix) -> Matrix:
     """Make none sure if the best lacks the requested attribute (the salary of an engineer), whatever else it
     says about its owner; a text in another language cannot be checked."""
     query, at = features.query, int(chances.argmax())
-    attribute = None if query.meant or features.foreign[at] else wording("attribute").search(query.question)
+    attribute = None if query.meant or features.alone[at] else wording("attribute").search(query.question)
     terms = question_terms(attribute["en"] or attribute["zh"]) if attribute else []
     has = not terms or any(presence(terms, features.candidates[at].chunk.indexed_text))
     return chances if has else _unsure(chances)

@@ -375,9 +375,13 @@ class TalkModel:
 
 
 def _is_ruled_out(kind: Talk, text: str) -> bool:
-    """Whether the text rules the kind out: sums have numbers; greetings and the like ask for nothing."""
-    if kind is Talk.ARITHMETIC:
-        return not wording("number").search(text)
+    """Whether the text rules the kind out: sums have numbers; greetings and the like ask for nothing; a
+    statement with a number ("we are 12 people") is a circumstance, unless it is about the conversation."""
+    numbers = (wording("number") if kind is Talk.ARITHMETIC else _DIGIT).search(text)
+    if kind is Talk.ARITHMETIC and not numbers:
+        return True
+    if numbers and wording("states").search(text) and not wording("operates").search(text):
+        return not kind.is_about_conversation
     return kind in (Talk.GREETING, Talk.THANKS, Talk.CLOSING) and bool(wording("asks_for").search(text))
 
 

@@ -124,7 +124,7 @@ def dictionary_gains(shares: Matrix, foreign: Matrix) -> Matrix:
     texts in the question's language have, too, such as a name, are no evidence for the foreign ones."""
     abroad = (foreign == 1) & ~np.isnan(shares)
     best = shares[abroad].max(initial=0.0)
-    beyond = max(0.0, best - shares[~abroad].max(initial=USUAL_TRANSLATED))
+    beyond = max(0.0, best - shares[foreign == 0].max(initial=USUAL_TRANSLATED))
     return np.where(abroad, TRANSLATED * (shares - best) + BEST_TRANSLATED * beyond, 0.0)
 
 

@@ -33,7 +33,7 @@ from core.relevance.query import (
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
 from core.relevance.talk import talk_of
-from core.text import Language, holds_chinese, in_script_of, is_mostly_chinese, language_in
+from core.text import Language, holds_chinese, in_script_of, is_for_reader, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
@@ -43,9 +43,9 @@ NEARLY = 0.6  # a passage with this much is shown beside the best, whatever its 
 AS_GOOD = 0.9  # a passage in the reader's language with this much comes first
 WEAK = 0.35  # a passage with less is not shown for its language alone
 SECOND = 0.3  # the second passage is shown, too, if no quote has most of the words
-FAR = 0.1  # a passage with less is not quoted after the best
+FAR = 0.1  # a passage with less is not quoted after the best; nor one below SECOND if that is not even LIKELY
 AS_MANY = 0.7  # of the words in the best quote: another quote without a new word is shown beside it
-MAX_NEAR = 3
+MAX_NEAR = 3  # passages; also of those quoted for each part if none is sure
 MAX_ALIKE = 12
 # Below SURE, a passage shown for its probability alone is cut to what one needs to judge it, and below LIKELY
 # only one is shown: with 300 characters, or without the last one, readers lose answers. In another language
@@ -246,7 +246,7 @@ def _headings(nearest: Sequence[Nearest], say: Say) -> str:
 
 def _is_readable(passage: Passage, chinese: bool) -> bool:
     """Whether it is in the reader's language; a table or code under a Chinese heading counts as Chinese."""
-    return holds_chinese(f"{passage.heading} {passage.text}") == chinese
+    return is_for_reader(f"{passage.heading} {passage.text}", chinese)
 
 
 def _answered(
@@ -279,13 +279,16 @@ def _answered(
     first = [] if is_clear and all(readable) else first
     last = {*sides, *near}.difference(barred, first)
     if not is_clear:
-        around = {*_with_share(FAR, passages)}.difference(first, last)
+        around = {*_with_share(_far(passages), passages)}.difference(first, last)
         parts = (quotables.around(at, nearest[at]) for at in range(len(passages[:MAX_NEAR])) if at in around)
         blocks = _distinct([*blocks, *filter(None, parts)])
         second = {*_with_share(SECOND, passages[:2])}.difference(barred, first)
         last |= second - {block.passage for block in blocks}
     shown = [*map(quotables.beginning, first), *blocks, *_tail(sorted(last), passages, readable, quotables)]
-    open_parts = [say(_OPEN).format(part) for part in _open(kinds, blank, shown) if all(readable)]
+    if passages[0].relevance < SURE:
+        shown = _from_best(shown, MAX_NEAR * len(by_part))
+    in_one = all(holds_chinese(f"{each.heading} {each.text}") == chinese for each in passages)
+    open_parts = [say(_OPEN).format(part) for part in _open(kinds, blank, shown) if in_one]
     return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *open_parts]
 
 
@@ -322,6 +325,16 @@ def _with_share(share: float, passages: Sequence[Passage]) -> list[int]:
     return [at for at, each in enumerate(passages) if each.relevance >= share * passages[0].relevance]
 
 
+def _far(passages: Sequence[Passage]) -> float:
+    return FAR if passages[0].relevance >= LIKELY else SECOND
+
+
+def _from_best(shown: Sequence[Quote], most: int) -> list[Quote]:
+    """Return the quotes from at most so many passages, the most probable ones."""
+    best = sorted({quote.passage for quote in shown})[:most]
+    return [quote for quote in shown if quote.passage in best]
+
+
 def _tail(
     last: Sequence[int], passages: Sequence[Passage], readable: Sequence[bool], quotables: Quotables
 ) -> Iterator[Quote]:
@@ -342,14 +355,15 @@ def _relevant(
     """Drop quotes of less probable passages, unless they add a word of the question, have about as many as
     the best and are from a document already shown, or add a number, time or the like still missing."""
     shown = [*quotes[:1]]
+    far = _far(passages)
     for quote in quotes[1:]:
         one, new = passages[quote.passage], quote.words.difference(*(each.words for each in shown))
         document = one.file_name in {passages[each.passage].file_name for each in shown}
         lacking = _lacking(kinds, shown)
         if lacking and _lacking(kinds, [*shown, quote]) != lacking:
-            least = FAR
+            least = far
         elif document or any(_refers_to(each.text, one.file_name) for each in shown):
-            least = FAR if new or quote.covers >= AS_MANY * shown[0].covers else NEARLY
+            least = far if new or quote.covers >= AS_MANY * shown[0].covers else NEARLY
         else:
             least = SECOND if new else NEARLY
         if one.relevance >= least * passages[0].relevance:

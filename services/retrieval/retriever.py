@@ -20,6 +20,7 @@ from core.knowledge import (
     days,
 )
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
+from core.text import is_for_reader
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.points import any_of, equals, has_id, in_range, of_sample, sparse_vector
@@ -164,6 +165,7 @@ class Retriever:
             one.chunk.chunk_id: one.chunk
             for one in ranked[:MAX_TRANSLATED]
             if is_chinese(one.chunk.heading, one.chunk.text) != chinese
+            and not is_for_reader(f"{one.chunk.heading} {one.chunk.text}", chinese)
         }
         if not foreign:
             return tuple(ranked)

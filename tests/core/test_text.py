@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from core.text import (
     TextScrubber,
     close_gaps,
+    is_for_reader,
     is_mostly_chinese,
     is_spaced_out,
     language_in,
@@ -65,6 +66,21 @@ RECOGNISED = """公 司 年 假 规 定
 第 3 条 员 工 入 职 满 1 年 的 ， 享 受 年 假 5 天 。 使 用 VPN 时 ， 须 登 记 。
 姓 名   部 门\t天 数
 Annual leave is a right ."""
+
+
+MENU = "| 菜品 Dish | 价格 Price |\n| --- | --- |\n| 牛肉面 Beef noodles | 22 元 |\n| 豆浆 Soy milk | 4 元 |"
+
+
+def test_a_text_in_both_languages_is_for_readers_of_both() -> None:
+    """Discriminates: one language per text; commands and names of a Chinese text taken for English."""
+    assert is_for_reader(MENU, chinese=True)
+    assert is_for_reader(MENU, chinese=False)
+    only_chinese = (
+        "发布前执行下列命令：\n```\nkubectl rollout status deploy notify hub\n```",
+        "在 Grafana 里查看告警规则。",
+    )
+    assert not any(is_for_reader(text, chinese=False) for text in only_chinese)
+    assert not is_for_reader("The beef noodles (牛肉面) cost 22 yuan and are served at noon.", chinese=True)
 
 
 def test_ocr_text_is_read_without_the_blanks_between_its_characters() -> None:

@@ -150,6 +150,17 @@ def test_a_translation_with_the_questions_words_is_judged_like_a_text_in_its_lan
     assert named == pytest.approx((0.82 - 0.75) / 0.015)
 
 
+def test_a_text_in_both_languages_needs_no_dictionary() -> None:
+    """Discriminates: translated words as evidence for a text that has the question's own (a cook's wages)."""
+    menu = candidate(
+        "菜品 Dish 价格 Price 牛肉面 Beef noodles 22 元 豆浆 Soy milk 4 元", heading="食堂 Canteen"
+    )
+    features = Features(ask("what does the canteen cook earn"), [menu, candidate("食堂厨师的工资。")])
+    assert np.isnan(features.translated[0])
+    assert features.translated[1] > 0
+    assert (features.foreign.tolist(), features.alone.tolist()) == ([1.0, 1.0], [0.0, 1.0])
+
+
 def test_if_no_dense_list_has_candidates_all_are_at_their_language_level() -> None:
     """Discriminates: a cosine of 0, which is fifty deviations below the level of one language and forty below
     that of another."""

@@ -164,6 +164,9 @@ def test_a_leading_passage_with_the_questions_words_in_one_place_is_sure(
     [
         ("What is the mobile of the field engineer?", True),
         ("What is the salary of the field engineer?", False),
+        ("what's the field engineer's salary", False),
+        ("what's the field engineer's mobile?", True),
+        ("What is the field engineer's phone number?", True),
         ("What is the cost of the field engineer?", True),
         ("field engineer 的工资是哪个", True),
     ],

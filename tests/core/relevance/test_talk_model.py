@@ -62,6 +62,10 @@ ABOUT_THINGS = (
     "空鼓是什么意思", "巨帧是什么意思", "上次少发了什么", "找不到人的时候谁说了算", "这次平均分",
     "溅到眼睛里怎么处理", "what do u mean by underinsured",
 )  # fmt: skip
+CIRCUMSTANCES = (
+    "i want to get a big dog, 30 kilos", "we are a party of 12", "i have worked 45 hours this week",
+    "it is 30 degrees in here", "我身高190", "我迟到了15分钟",
+)  # fmt: skip
 COMPLAINTS = ("怎么又是这个答案", "怎么回答得这么慢", "how would you say that in French?", "怎么才能相信你？")
 
 
@@ -118,7 +122,7 @@ def test_asking_what_the_product_can_do_is_searched() -> None:
     assert kinds(ABOUT_WHAT_IS_POSSIBLE) == [None] * len(ABOUT_WHAT_IS_POSSIBLE)
 
 
-@pytest.mark.parametrize("texts", [ABOUT_OTHERS, ABOUT_MONEY, ABOUT_MEALS, ABOUT_THINGS])
+@pytest.mark.parametrize("texts", [ABOUT_OTHERS, ABOUT_MONEY, ABOUT_MEALS, ABOUT_THINGS, CIRCUMSTANCES])
 def test_questions_about_people_prices_and_word_meanings_are_searched(texts: Sequence[str]) -> None:
     """Discriminates: the vector alone, which takes wanting to talk to somebody for talk."""
     vectors = embedding().get_query_embeddings(texts)

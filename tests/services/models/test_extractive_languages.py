@@ -42,6 +42,20 @@ def test_a_passage_in_another_language_comes_first_only_if_clearly_better() -> N
         assert [first in quote for quote in quotes] == [True, False]
 
 
+def test_a_text_in_both_languages_is_quoted_to_readers_of_both() -> None:
+    """Discriminates: a menu with dishes in two languages left out for an English text beside it."""
+    texts = (
+        "| 菜品 Dish | 价格 Price |\n| --- | --- |\n| 牛肉面 Beef noodles | 22 元 |\n| 豆浆 Soy milk | 4 |",
+        "Copies cost 1 yuan.",
+    )
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="{at}.md" heading="" relevance="{chance}">\n{text}\n</passage>'
+        for at, (chance, text) in enumerate(zip((0.6, 0.5), texts, strict=True), 1)
+    )
+    quotes = answer(ReadBack(passages, "How much are the beef noodles?", ()))
+    assert "牛肉面 Beef noodles；价格 Price：22 元" in quotes.split("\n\n")[1]
+
+
 def test_a_code_without_results_is_mentioned() -> None:
     assert answer(ReadBack("", "E02 多少钱", ())).startswith("资料中没有找到说明 E02 的内容。")
     said = answer(ReadBack("", "What is QP-4999?", ()))

@@ -23,6 +23,26 @@ def test_a_merely_close_passage_is_shortened_to_what_is_needed_to_judge_it(
     assert len(answer(ReadBack(text, "这是谁设计的？", ())).split("\n\n")[-1]) > 800
 
 
+@pytest.mark.parametrize(
+    ("chances", "shown"),
+    [
+        ((0.3, 0.28, 0.27, 0.26), [1, 2, 3]),
+        ((0.15, 0.03), [1]),
+        ((0.3, 0.06), [1, 2]),
+        ((0.6, 0.55, 0.5, 0.45), [1, 2, 3, 4]),
+    ],
+)
+def test_few_passages_are_shown_as_merely_close(chances: tuple[float, ...], shown: list[int]) -> None:
+    """Discriminates: four passages about other things; one far behind a best that is improbable itself."""
+    rooms = ("sailing boats", "boats and oars", "oars for hire", "hire of boats")
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\nThe {room} of {at}.\n</passage>'
+        for at, (chance, room) in enumerate(zip(chances, rooms, strict=False), 1)
+    )
+    text = answer(ReadBack(passages, "Which sailing boats have oars for hire?", ()))
+    assert [at for at in range(1, 5) if f"[{at}]" in text] == shown
+
+
 def test_a_table_that_continues_in_another_passage_says_where() -> None:
     """Discriminates: a part of a table that looks complete; taking a table of two sections for one."""
     table = "| Prize | Sum |\n|---|---|\n| {} | {} |"
