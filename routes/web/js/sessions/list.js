@@ -233,6 +233,7 @@ class SessionRow {
     this.link.href = `#/s/${session.session_id}${match ? `/${match.turn_id}` : ""}`;
     this.#match.textContent = match?.text ?? "";
     this.#match.hidden = !match;
+    this.link.classList.toggle("matched", Boolean(match));
     this.button.setAttribute("aria-label", t("sessionMenu", { title }));
     setPin(this.#pin, session.hold);
   }
