@@ -48,6 +48,8 @@ class SessionPage:
     next_before_us: int | None
     matches: Mapping[str, TurnMatch] = field(default_factory=dict)
     """The matching turn by session id."""
+    is_partial: bool = False
+    """More turns may match."""
 
 
 class SessionsHandler:
@@ -85,7 +87,7 @@ class SessionsHandler:
     async def find(self, owner: str, text: str, limit: int, before_us: int | None) -> SessionPage:
         """Return sessions with `text` in their title, or in a question or an answer."""
         titled = await find_titled(self._sessions, owner, text, limit, before_us)
-        matches = await find_in_turns(self._turns, owner, text)
+        matches, is_partial = await find_in_turns(self._turns, owner, text)
         since = titled.next_before_us or 0
         each = {session.session_id: session for session in titled.sessions}
         for session in await self._sessions.get_many([*matches.keys() - each.keys()], owner):
@@ -93,7 +95,7 @@ class SessionsHandler:
                 each[session.session_id] = session
         found = sorted(each.values(), key=lambda session: -session.updated_us)
         last = found[limit - 1].updated_us if len(found) > limit else since
-        return await self._page(found[:limit], last, matches)
+        return replace(await self._page(found[:limit], last, matches), is_partial=is_partial)
 
     async def _page(
         self, sessions: Sequence[Session], last_us: int, matches: Mapping[str, TurnMatch] | None = None

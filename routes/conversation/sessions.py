@@ -73,7 +73,7 @@ async def list_sessions(
     ]
     reply = SessionPage(sessions=listed, next=page.next_before_us)
     if before is not None or text:
-        return reply
+        return reply.model_copy(update={"partial": True}) if page.is_partial else reply
     choices = await container.sessions.last_choices(owner)
     return reply.model_copy(update={"choices": SessionChoices(**choices)})
 

@@ -102,6 +102,7 @@ class SessionPage(Reply):
 
     sessions: list[Session] = Field(description="The sessions, newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
+    partial: bool = absent("true: with `q`, 100 turns match, and the sessions of any others are missing.")
     choices: SessionChoices = absent(
         "The last choices, with which the page starts a new session; only on the first page without `q`."
     )

@@ -401,13 +401,14 @@ MATCH_CHARS = 120
 _MARKUP = str.maketrans(dict.fromkeys("*`#>|", " "))
 
 
-async def find_in_turns(turns: TurnStore, owner: str, text: str) -> dict[str, TurnMatch]:
+async def find_in_turns(turns: TurnStore, owner: str, text: str) -> tuple[dict[str, TurnMatch], bool]:
     """Return, by session, the newest of MATCHED_TURNS whose question and answer contain all words of the
-    text. Words are segmented and stemmed as for recall: a prefix of a word matches nothing."""
+    text, and whether all of MATCHED_TURNS do: more may. Words are segmented and stemmed as for recall: a
+    prefix of a word matches nothing."""
     terms = question_terms(text)
     terms = tuple(term for term in terms if term.weight >= MIN_WORD_WEIGHT) or terms
     if not terms:
-        return {}
+        return {}, False
     request = QueryRequest(
         query=sparse_vector(encode_query(text)),
         using="sparse",
@@ -419,16 +420,23 @@ async def find_in_turns(turns: TurnStore, owner: str, text: str) -> dict[str, Tu
     return await asyncio.to_thread(_matches_in, points, terms)  # an imported turn can be megabytes
 
 
-def _matches_in(points: Sequence[ScoredPoint], terms: Sequence[WeightedTerm]) -> dict[str, TurnMatch]:
+def _matches_in(
+    points: Sequence[ScoredPoint], terms: Sequence[WeightedTerm]
+) -> tuple[dict[str, TurnMatch], bool]:
     newest: dict[str, tuple[int, TurnMatch]] = {}
+    matching = 0
     for payload, turn_id in ((point.payload or {}, str(point.id)) for point in points):
         texts = [str(payload.get(name) or "") for name in ("user_query", "assistant_response")]
         session_id, began = str(payload.get("session_id")), payload.get("created_us")
         at = began if isinstance(began, int) else 0
-        if all(presence(terms, "\n".join(texts))) and at >= newest.get(session_id, (0,))[0]:
+        if not all(presence(terms, "\n".join(texts))):
+            continue
+        matching += 1
+        if at >= newest.get(session_id, (0,))[0]:
             having = next((text for text in texts if any(presence(terms, text))), "")
             newest[session_id] = at, TurnMatch(turn_id, _around(having, terms))
-    return {session_id: match for session_id, (_, match) in newest.items()}
+    matches = {session_id: match for session_id, (_, match) in newest.items()}
+    return matches, matching == MATCHED_TURNS
 
 
 def _around(text: str, terms: Sequence[WeightedTerm]) -> str:

@@ -203,6 +203,7 @@ show();
 readAll();
 showOtherKey();
 if (passageInUrl) openPassage(passageInUrl); // the link was opened in a new window
+if (document.documentElement.dataset.early) find("#composer").requestSubmit();
 
 /** Loads everything that does not depend on the open conversation. A loaded list of documents keeps its position. */
 function readAll() {

@@ -8,6 +8,15 @@
     }
   };
   const root = document.documentElement;
+  // Enter or Send before the other scripts are there: they send the question once they are.
+  const sendLater = (event) => {
+    const isSend = event.type === "submit" || (event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing && event.keyCode !== 229);
+    if (event.defaultPrevented || !isSend || !event.target.closest?.("#composer")) return;
+    if (event.type === "keydown" && matchMedia("(pointer: coarse)").matches) return;
+    event.preventDefault();
+    root.dataset.early = "send";
+  };
+  for (const type of ["keydown", "submit"]) addEventListener(type, sendLater);
   const theme = read("wenmai.theme");
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
   const language = read("wenmai.lang") ?? (navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");

@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page, Route, expect
 
 from tests.browser.composer.composing import BOX, opened, sent_by, session_in
 from tests.browser.support.conversations import row
-from tests.browser.support.driving import ASK, answered, ask
+from tests.browser.support.driving import ASK, add_style, answered, ask
 from tests.browser.support.profiles import profile
 
 LONG = 50_000
@@ -173,3 +173,14 @@ async def test_the_hint_beside_many_switches_is_shown_whole_or_not_at_all(
     await expect(hint).to_be_hidden()
     await hint.evaluate("(node) => (node.style.maxWidth = '')")
     await expect(hint).to_be_visible()
+
+
+async def test_the_hint_is_shown_in_a_font_whose_letters_are_taller_than_its_line(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: the few pixels that Firefox counts for Chinese letters taken for another line."""
+    await add_style(page, "#hint { position: relative }")
+    await add_style(page, "#hint::after { content: ''; position: absolute; inset: 0 0 -4px }")
+    await page.goto(server_url)
+    await expect(page.locator("#composer-head")).not_to_be_empty()
+    await expect(page.locator("#hint")).to_be_visible()

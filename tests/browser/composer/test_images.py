@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import FilePayload, Page, expect
 
-from tests.browser.composer.composing import opened
+from tests.browser.composer.composing import Served, opened
 from tests.browser.support.driving import answered
 from tests.e2e.images.pictures import picture
 from tests.support.models.tool_stub import Step, ToolStub, calling_tools
@@ -179,3 +179,11 @@ async def test_a_file_pasted_into_the_box_that_is_no_image_is_uploaded(page: Pag
     await opened(page, seeing.url)
     await give(page, "paste", "涨潮".encode(), "text/markdown", "tide.md")
     await expect(page.locator("#documents .document", has_text="tide.md")).to_be_visible()
+
+
+async def test_without_any_model_that_takes_images_no_other_model_is_recommended(
+    page: Page, server: Served
+) -> None:
+    await opened(page, server.url)
+    await give(page, "paste")
+    await expect(page.locator(".composer-note")).to_contain_text("没有配置支持图片的模型")

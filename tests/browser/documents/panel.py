@@ -24,6 +24,14 @@ DROP = """(files) => {
   window.__wasOver = document.querySelector("#documents.dropping") !== null;
   fire("drop");
 }"""
+# Drags a file over the page and out of the window; WebKit names no element that the drag enters next.
+DRAG_OUT = """() => {
+  const carried = new DataTransfer();
+  carried.items.add(new File(["x"], "a.md", { type: "text/markdown" }));
+  const of = { dataTransfer: carried, bubbles: true, cancelable: true };
+  const types = ["dragenter", "dragleave", "dragover", "dragleave"];
+  for (const type of types) document.body.dispatchEvent(new DragEvent(type, of));
+}"""
 # Records what one part of the page publishes for the others.
 LISTEN = """async () => {
   const { subscribe } = await part("base/bus.js");

@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Page, Request, Route, expect
 
 from tests.browser.documents.panel import (
+    DRAG_OUT,
     a_file,
     answer,
     choose,
@@ -176,3 +177,18 @@ async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page,
     await page.wait_for_selector("text=29 份未能读入")
     assert "连不上服务器" in await words(page, f"{upload_row('0.md')} .document-state")
     assert await page.locator(".upload[data-state=failed] [data-action=retry]").count() == 29
+
+
+async def test_files_dragged_out_of_the_window_leave_the_panel_as_it_was(page: Page, server_url: str) -> None:
+    """Discriminates: a panel that stays open without a file; one closed that the reader had opened; one that
+    flaps in WebKit, where a drag from one element to the next looks like leaving."""
+    await lists(page, OTHERS)
+    await page.goto(server_url)
+    panel = page.locator("#documents")
+    await page.wait_for_selector("#documents input[accept]", state="attached")
+    assert await page.evaluate(f"({DRAG_OUT})() ?? document.querySelector('#documents').open") is True
+    await expect(panel).to_be_hidden()
+    await page.click(".open-documents")
+    await page.evaluate(DRAG_OUT)
+    await expect(page.locator("#documents.dropping")).to_have_count(0)
+    await expect(panel).to_be_visible()

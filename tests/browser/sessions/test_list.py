@@ -211,3 +211,16 @@ async def test_a_conversation_that_is_being_answered_is_marked(page: Page, live:
     await page.click(".session-link >> nth=0")
     await answered(page)
     await expect(mark.locator("visible=true")).to_have_count(0)
+
+
+async def test_a_search_with_too_many_matches_says_so(page: Page, url: str) -> None:
+    """Discriminates: a list that ends as if nothing else contained the words."""
+
+    async def too_many(route: Route) -> None:
+        reply = await route.fetch()
+        await route.fulfill(json={**await reply.json(), "partial": True})
+
+    await page.route("**/sessions?*q=*", too_many)
+    await page.goto(url)
+    await search(page, "今天的")
+    await expect(page.locator("#sessions")).to_contain_text("只列出最相关的 100 轮")

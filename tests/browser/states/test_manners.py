@@ -12,8 +12,9 @@ from tests.browser.support.driving import answered, ask
 GROUND = "getComputedStyle(document.body).backgroundColor"
 COLOURS = "[...document.querySelectorAll('meta[name=theme-color]')].map((meta) => meta.content)"
 FOCUSED = "document.activeElement.id"
-EARLY = """document.querySelector("#question").value = "Typed early";
-  document.querySelector(".send").click();"""
+BUTTON = "document.querySelector('.send').click()"
+ENTER = """document.querySelector("#question").dispatchEvent(
+  new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }))"""
 WATCH_JUMPS = """window.jumps = [];
   const where = ({ node }) => `${node?.nodeName} ${node?.id} ${node?.parentElement?.closest("aside")?.id}`;
   const note = (list) => list.getEntries().forEach((entry) =>
@@ -69,21 +70,24 @@ async def test_the_chosen_language_persists_and_its_words_are_the_first_shown(
     await expect(page.locator("#question")).to_have_value("Typed early")
 
 
+@pytest.mark.parametrize("send", [BUTTON, ENTER])
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_sending_before_the_scripts_have_loaded_loses_neither_the_question_nor_the_page(
-    page: Page, server_url: str
+async def test_a_question_sent_before_the_scripts_have_loaded_is_asked_once_they_have(
+    page: Page, server_url: str, send: str
 ) -> None:
     """Discriminates: a form whose submission, although blocked, ends the loading of the page: nothing on it
-    works any more."""
+    works any more; Enter that only breaks the line."""
     held: list[Route] = []
     await page.route("**/web/*/js/app.js", lambda route: held.append(route))
     async with page.expect_request("**/web/*/js/app.js"):
         await page.goto(server_url, wait_until="commit")
     await page.wait_for_selector("#memories", state="attached")
-    await page.evaluate(EARLY)
+    await page.fill("#question", "Typed early")
+    await page.evaluate(send)
     await held[0].continue_()
-    await expect(page.locator("#documents input[type=file][accept]")).to_be_attached(timeout=10_000)
-    await expect(page.locator("#question")).to_have_value("Typed early")
+    await answered(page)
+    assert await page.locator(".asked").all_inner_texts() == ["Typed early"]
+    await expect(page.locator("#question")).to_have_value("")
     assert "Typed" not in page.url
 
 

@@ -1,16 +1,21 @@
-"""Readers whose browser or hand is unusual: no storage, a key that no header can carry, a double click."""
+"""Readers whose browser or hand is unusual: no storage, an older browser, a key that no header can carry, a
+double click."""
 
 from __future__ import annotations
 
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.support.driving import ASK, answered, ask
+from tests.browser.support.driving import ASK, add_style, answered, ask
 from tests.browser.support.live import QUESTION, Live
 
 NO_STORAGE = """for (const name of ["localStorage", "sessionStorage"]) {
   Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError"); } });
 }"""
+# Firefox has them all since 125, Safari since 17.4; the page supports Firefox 115 and Safari 16.4.
+OLDER = """delete AbortSignal.any; delete Promise.withResolvers; delete URL.canParse;
+delete Element.prototype.checkVisibility; delete HTMLElement.prototype.popover;
+for (const name of ["showPopover", "hidePopover", "togglePopover"]) delete HTMLElement.prototype[name];"""
 
 
 @pytest.fixture
@@ -26,6 +31,21 @@ async def test_without_storage_a_question_is_answered(page: Page, speaking: Live
     await ask(page, QUESTION)
     await answered(page)
     assert "十二个小时" in await page.inner_text(".prose")
+
+
+async def test_an_older_browser_answers_shows_links_and_opens_menus(page: Page, live: Live) -> None:
+    """Discriminates: any function that Firefox 115 or Safari 16.4 lacks."""
+    live.says("灯亮", "十二个", "小时 [1]，见 [example.com](https://example.com/)。")
+    await page.add_init_script(OLDER)
+    await add_style(page, "[popover] { display: block }")  # an element like any other
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await answered(page)
+    await expect(page.locator(".prose a")).to_have_text("example.com")
+    await page.set_viewport_size({"width": 390, "height": 780})
+    await page.click(".turn-more")
+    await page.click(".menu-item:has-text('修改问题')")
+    await expect(page.locator(".question-editor textarea")).to_be_focused()
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -122,6 +122,17 @@ async def answer_in_turn(page: Page, bodies: Sequence[bytes]) -> None:
     await page.route(ASK, fulfil)
 
 
+async def add_style(page: Page, css: str) -> None:
+    """From the next load on, as if the browser's own style sheet contained it."""
+    await page.add_init_script(
+        f"""addEventListener("DOMContentLoaded", () => {{
+          const sheet = new CSSStyleSheet();
+          sheet.replaceSync({json.dumps(css)});
+          document.adoptedStyleSheets.push(sheet);
+        }})"""
+    )
+
+
 async def stream_in_pieces(page: Page, size: int) -> None:
     await page.add_init_script(f"({STREAM_IN_PIECES})({size})")
 

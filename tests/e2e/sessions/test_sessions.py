@@ -300,6 +300,18 @@ async def test_the_list_is_searched_by_questions_and_answers(tmp_path: Path) -> 
         assert (await app.client.get(f"/turns/{turn_id}", headers=one)).json()["question"] == about
 
 
+async def test_a_search_says_when_more_turns_match_than_it_returns(tmp_path: Path) -> None:
+    """Discriminates: a list that ends as if nothing else contained the words."""
+    async with open_app(make_settings(tmp_path)) as app:
+        turns = [{"question": f"Tides, part {part}?", "answer": "At noon."} for part in range(100)]
+        await app.client.post("/sessions/import", json={"title": "Sea", "turns": turns})
+        whole = (await app.client.get("/sessions", params={"q": "part 7"})).json()
+        most = (await app.client.get("/sessions", params={"q": "tides"})).json()
+        assert whole["sessions"]
+        assert "partial" not in whole
+        assert most["partial"] is True
+
+
 async def test_a_session_is_pending_while_one_of_its_turns_runs(tmp_path: Path) -> None:
     """Discriminates: every session while one is busy; a state that outlives its turn."""
     async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("x", 30.0)}})) as app:

@@ -134,8 +134,11 @@ function isMisleading({ textContent: text, username }, host) {
 }
 
 function hostOf(text) {
-  const address = text.includes("://") ? text.trim() : `http://${text.trim()}`;
-  return URL.canParse(address) ? new URL(address).hostname.replace(/[.,;:!?)]+$/, "") : "";
+  try {
+    return new URL(text.includes("://") ? text.trim() : `http://${text.trim()}`).hostname.replace(/[.,;:!?)]+$/, "");
+  } catch {
+    return "";
+  }
 }
 
 /* Citations, in the forms that the server recognizes: [1], [1, 2], [1-3], 【1】, [^1], (来源 1). */

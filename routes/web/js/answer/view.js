@@ -30,7 +30,10 @@ export class AnswerView {
   #tail = { text: "", part: null, costMs: 0, atMs: 0 };
   #valid = null;
   #scheduled = false;
-  #drained = Promise.withResolvers();
+  #resolve = null;
+
+  /** Resolves when the answer has ended and everything near the viewport or at its end is rendered. */
+  drained = new Promise((resolve) => (this.#resolve = resolve));
 
   constructor() {
     this.element = document.createElement("div");
@@ -43,11 +46,6 @@ export class AnswerView {
 
   get empty() {
     return this.#pieces.length === 0;
-  }
-
-  /** Resolves when the answer has ended and everything near the viewport or at its end is rendered. */
-  get drained() {
-    return this.#drained.promise;
   }
 
   append(text) {
@@ -83,7 +81,7 @@ export class AnswerView {
     const waits = (rendered && performance.now() >= deadline) || this.#renderTail();
     if (this.#ended) this.#trim();
     if (this.#split < this.#pieces.length || part || waits) this.#schedule();
-    else if (this.#ended) this.#drained.resolve();
+    else if (this.#ended) this.#resolve();
   }
 
   #splitSome(deadline) {

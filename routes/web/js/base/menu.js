@@ -34,7 +34,7 @@ class Menu {
     if (note) list.setAttribute("aria-describedby", "menu-note");
     opener.setAttribute("aria-expanded", "true");
     document.body.append(this.element);
-    this.element.showPopover();
+    this.element.showPopover?.(); // without the top layer, its z-index has to do
     this.#place();
     this.#listen();
     (list.querySelector("[aria-checked=true]") ?? list.firstElementChild).focus();

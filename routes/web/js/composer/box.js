@@ -8,6 +8,7 @@ import { TabStops } from "./tab-stops.js";
 
 const DEFAULT_MAX_CHARS = 8000;
 const COUNT_FROM = 0.9;
+const HALF_LINE_PX = 8; // of the hint; Firefox counts what letters exceed their line by
 const TALL_CHARS = 5000; // certainly taller than the box may grow
 const OPENS_LIBRARY = new RegExp(String.raw`(?:^|\n)[ \t]*[/\uff0f](?:模块|library)\s*$`, "i"); // as the last line; the text above stays
 const GROWS_NATIVELY = CSS.supports("field-sizing", "content");
@@ -161,7 +162,7 @@ export class QuestionBox {
 
   /** Hides the hint if many switches leave no room for all of it. */
   #holdHint() {
-    this.hint.classList.toggle("cut", this.hint.scrollHeight > this.hint.clientHeight + 1);
+    this.hint.classList.toggle("cut", this.hint.scrollHeight > this.hint.clientHeight + HALF_LINE_PX);
   }
 
   /** For browsers without `field-sizing`: measures once per frame, and not at all if the box is certainly full. */

@@ -15,14 +15,18 @@ export class ImageTray {
   #list = el("ul", { class: "image-tray", label: "images", hidden: true });
   button = el("button", { class: "switch", id: "attach", type: "button", label: "attachImage", hidden: true }, icon("image"));
 
-  /** `canSee()`: whether the chosen model accepts images; `onChange(number)` gets their number. */
-  constructor(form, { canSee, say, onChange }) {
-    Object.assign(this, { canSee, say, onChange });
+  /** `blindness()`: why the chosen model gets no images, as a text key, "" if it sees them; `onChange(number)` gets their number. */
+  constructor(form, { blindness, say, onChange }) {
+    Object.assign(this, { blindness, say, onChange });
     form.prepend(this.#list);
     form.append(this.#input);
     this.button.addEventListener("click", () => this.#input.click());
     this.#input.addEventListener("change", () => this.#picked());
     form.addEventListener("paste", (event) => this.#pasted(event));
+  }
+
+  canSee() {
+    return !this.blindness();
   }
 
   /** Shows that conversation's images. */
@@ -43,14 +47,14 @@ export class ImageTray {
     const isBlind = !this.canSee();
     if (isBlind === this.button.hidden) return;
     this.button.hidden = isBlind;
-    if (this.#images.length) this.say(isBlind ? "imagesNoVision" : "");
+    if (this.#images.length) this.say(this.blindness());
   }
 
   /** Adds the images among `files` and returns the other files. */
   async add(files) {
     const others = files.filter((file) => !isImage(file));
     const images = files.filter(isImage);
-    if (images.length && !this.canSee()) this.say("imagesNoVision");
+    if (images.length && !this.canSee()) this.say(this.blindness());
     else for (const file of images) await this.#add(file);
     return others;
   }

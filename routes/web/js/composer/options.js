@@ -99,9 +99,11 @@ export class Options {
     return !this.#models.length || this.#models.some((model) => model.id === id) ? id : this.#default;
   }
 
-  /** Whether the chosen model sees images. */
-  get vision() {
-    return this.#models.find(({ id }) => id === this.#modelId)?.vision === true;
+  /** Why the chosen model gets no images, as a text key; "" if it sees them. */
+  get blindness() {
+    const seeing = this.#models.filter(({ vision }) => vision);
+    if (this.#models.length && !seeing.length) return "imagesNoModel";
+    return seeing.some(({ id }) => id === this.#modelId) ? "" : "imagesNoVision";
   }
 
   get #generative() {

@@ -33,7 +33,7 @@ export class Composer {
     this.filters = new Filters((filters) => this.#drafts.write(this.#conversation, { filters }));
     this.staleLimits = new StaleLimits(this.filters, say);
     this.search = new SearchSettings(form, this.filters);
-    this.images = new ImageTray(form, { canSee: () => this.options.vision, say, onChange: (n) => (this.box.attached = n) });
+    this.images = new ImageTray(form, { blindness: () => this.options.blindness, say, onChange: (n) => (this.box.attached = n) });
     this.options = new Options(form, { search: this.search, filters: this.filters, say,
       keep: (choices) => this.#drafts.write(null, { choices }),
       onModel: () => this.images.modelChanged() });

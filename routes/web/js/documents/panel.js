@@ -40,7 +40,8 @@ export class DocumentsPanel {
     this.#build();
     this.badges = new Badges(document.querySelectorAll(".open-documents"));
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-    acceptDrops({ onOver: (now, areImages) => this.#hover(now, areImages), onFiles: (files) => this.#dropped(files) });
+    acceptDrops({ onOver: (now, areImages) => this.#hover(now, areImages), onFiles: (files) => this.#dropped(files),
+      onLeft: () => this.#wasOpen || dialog.close() });
     subscribe("upload", (files) => this.#upload(files));
   }
 

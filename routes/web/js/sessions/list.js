@@ -87,7 +87,8 @@ export class SessionList {
     const { sessions } = this.#pages;
     const listed = new Set(sessions.map((session) => session.session_id));
     for (const id of this.#rows.keys()) if (!listed.has(id)) this.#rows.delete(id);
-    arrange(this.element, sessions.length ? [...this.#grouped(sessions), ...(this.#pages.hasMore ? [this.#more] : [])] : [this.#nothing()]);
+    const end = this.#pages.hasMore ? [this.#more] : this.#pages.partial ? [el("p", { class: "faint", i18n: "sessionsPartial" })] : [];
+    arrange(this.element, sessions.length ? [...this.#grouped(sessions), ...end] : [this.#nothing()]);
     this.#mark();
   }
 
@@ -233,6 +234,7 @@ class SessionRow {
     this.link.href = `#/s/${session.session_id}${match ? `/${match.turn_id}` : ""}`;
     this.#match.textContent = match?.text ?? "";
     this.#match.hidden = !match;
+    this.link.classList.toggle("matched", Boolean(match));
     this.button.setAttribute("aria-label", t("sessionMenu", { title }));
     setPin(this.#pin, session.hold);
   }

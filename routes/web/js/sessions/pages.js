@@ -8,6 +8,8 @@ export class SessionPages {
   /** The text to search for; `shown` is the query that `sessions` belong to, null before the first reply. */
   query = "";
   shown = null;
+  /** Whether the server found more matches than it returned. */
+  partial = false;
   #next = null;
   #changes = 0;
   /** Serializes the requests, so that the last reply is the newest. */
@@ -71,6 +73,7 @@ export class SessionPages {
     if (!older.length) this.#next = next;
     this.sessions = [...fresh, ...older];
     this.shown = query;
+    this.partial = Boolean(page?.partial);
   }
 
   async #more() {

@@ -100,13 +100,15 @@ const READ_MS = 10;
 
 class Connection {
   #abort = new AbortController();
+  signal = this.#abort.signal;
   #lastByteAt = Date.now(); // a clock that keeps running while the machine sleeps
   #timer = 0;
   #unwatch = () => {};
 
   /** `outer`: another signal that aborts it. */
   constructor(outer) {
-    this.signal = AbortSignal.any([outer, this.#abort.signal]);
+    if (outer.aborted) this.#abort.abort();
+    outer.addEventListener("abort", () => this.#abort.abort(), { signal: this.signal });
   }
 
   /** Calls `onPiece(text)` for each piece until it returns false or the body ends. Throws if the connection breaks. */

@@ -54,7 +54,7 @@ export class TurnActions {
 }
 
 /** "Continue from here" on the last turn is hidden because it is what happens anyway. */
-const isFolded = (button) => !button.hidden && !button.checkVisibility() && !button.matches(".turn:last-child .continue-here");
+const isFolded = (button) => !button.hidden && !button.getClientRects().length && !button.matches(".turn:last-child .continue-here");
 
 function menuItem(button, picture) {
   const { i18n, i18nLabel } = button.dataset;

@@ -2,10 +2,17 @@
 
 const carriesFiles = (event) => Boolean(event.dataTransfer?.types.includes("Files"));
 
-/** `onOver(true, areImages)` is called when files are dragged over the page, `onFiles(files)` when they are dropped. */
-export function acceptDrops({ onOver, onFiles }) {
+const LEFT_MS = 100; // WebKit may not tell the next element from the outside of the window, but a dragover follows there
+
+/**
+ * `onOver(true, areImages)` is called when files are dragged over the page, `onFiles(files)` when they are dropped,
+ * `onLeft()` when they have left without that.
+ */
+export function acceptDrops({ onOver, onFiles, onLeft }) {
   let isOver = false;
+  let leaving = 0;
   const over = (now, areImages) => {
+    clearTimeout(leaving);
     if (now !== isOver) onOver(now, areImages);
     isOver = now;
   };
@@ -16,7 +23,14 @@ export function acceptDrops({ onOver, onFiles }) {
   };
   addEventListener("dragenter", enter);
   addEventListener("dragover", enter);
-  addEventListener("dragleave", (event) => !event.relatedTarget && over(false));
+  const left = () => {
+    over(false);
+    onLeft();
+  };
+  addEventListener("dragleave", (event) => {
+    clearTimeout(leaving);
+    if (isOver && !event.relatedTarget) leaving = setTimeout(left, LEFT_MS);
+  });
   addEventListener("drop", (event) => {
     if (!carriesFiles(event)) return;
     event.preventDefault();
