@@ -35,6 +35,7 @@ LIKELY_FOLLOW_UP = 0.5
 POSSIBLE_FOLLOW_UP = 0.25
 # The question's share in the vectors that stand for joined forms. Chosen on MTRAG-UN (nDCG@10 .828; the
 # embedded texts .830, both 1 .823) and confirmed on a third of MTRAG (.448; .442 and .450).
+SHARE_BESIDE_ONLY = 3.0  # the only joined form, trusted twice: an unrelated question must not draw it away
 SHARE_BESIDE_LAST = 0.9
 SHARE_BESIDE_ALL = 0.4
 FEW_WORDS = 1.5  # of its own meaning: with no more, a question cannot be searched alone
@@ -102,11 +103,12 @@ def joined_wordings(question: str, before: Sequence[str]) -> list[tuple[str, flo
 
 def joined_vectors(question: Vector, before: Sequence[Vector]) -> list[Vector]:
     """Approximate the vectors of `joined_wordings` without embedding their texts: the question's vector mixed
-    with the previous question's, and with the mean of all earlier ones. Unit vectors.
+    with the previous question's and, if there are more, with the mean of all earlier ones. Unit vectors.
 
-    Not for follow-ups, nor for the only joined form, which is trusted as much as two: they lose by it
-    (MTRAG-UN's follow-ups .731 → .685; texts on the last subject before the question's own).
+    Not for follow-ups, which lose by it (MTRAG-UN's .731 → .685).
     """
+    if len(before) == 1:
+        return [_between(question, SHARE_BESIDE_ONLY, before[0])]
     return [
         _between(question, SHARE_BESIDE_LAST, before[-1]),
         _between(question, SHARE_BESIDE_ALL, np.mean(before, axis=0)),

@@ -87,8 +87,8 @@ def talk_of(text: str) -> Talk | None:
     if not spoken:
         return Talk.CLOSING if _SMILEY.search(text) else None
     table = _table()
-    standing = table.standing(spoken)
-    kinds = [kind for kind, phrases in table.kinds.items() if _is_covered(standing, phrases)]
+    standing = table.linked(spoken)
+    kinds = [kind for kind, phrases in table.kinds.items() if standing and _is_covered(standing, phrases)]
     if not kinds or (kinds[-1] is Talk.CLOSING and _ASKS.search(text)):  # "hm?" asks for more
         return None
     return None if kinds[-1].needs_answer and (asks_how(text) or asks_whether(text)) else kinds[-1]
@@ -153,6 +153,15 @@ class _Table:
 
     def standing(self, spoken: str) -> Standing:
         return [list(self._at(spoken, at)) for at in range(len(spoken))]
+
+    def linked(self, spoken: str) -> Standing:
+        """Return the phrases that begin the text or follow another of these; nothing if they do not reach its
+        end, as in most questions."""
+        reached, standing = {0}, list[list[tuple[int, str]]]()
+        for at in range(len(spoken)):
+            standing.append(list(self._at(spoken, at)) if at in reached else [])
+            reached.update(end for end, _ in standing[-1])
+        return standing if len(spoken) in reached else []
 
     def _at(self, spoken: str, at: int) -> Iterator[tuple[int, str]]:
         if at and _cuts_word(spoken, at):

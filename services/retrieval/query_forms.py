@@ -51,8 +51,8 @@ MIN_ENTRY_BYTES = 1_000  # cost of a cached question without tokens
 class QueryBuilder:
     """Builds a Query with the embedding as its only model call, once for all forms.
 
-    From the third question of a conversation on, a stand-alone question is embedded alone: the cached vectors
-    of recent questions are combined into the joined forms (docs/decisions/0039).
+    A stand-alone question is embedded alone, whatever came before it: the cached vectors of recent questions
+    are combined into the joined forms (docs/decisions/0039).
     """
 
     def __init__(self, embedding: EmbeddingService, today: Callable[[], date] = date.today) -> None:
@@ -102,7 +102,7 @@ class QueryBuilder:
         texts = [text for text, _ in wordings]
         leans = follow_up_weight(question) > 0
         words = [encode_query(text) for text in texts]  # while the early embedding runs
-        if len(texts) < 3 or leans:
+        if len(texts) == 1 or leans:
             vectors, tokens = await self._embed(texts, texts[:2][-1] if leans else texts[0])
         else:
             dated = [self._dated(text, asked_on) for text in before]

@@ -213,8 +213,8 @@ class EdgeClient:
     ) -> list[convert.EdgeRanking]:
         """One round trip, planned by the engine as one batch. A point that several queries return shares its
         payload and vector between their results, without copies."""
-        queries = [convert.query(request) for request in requests]
-        return convert.rankings(await self._ask(wire.QueryBatch(collection_name, queries), _RANKINGS))
+        batch = wire.QueryBatch(collection_name, convert.queries(requests))
+        return convert.rankings(await self._ask(batch, _RANKINGS))
 
     # ---- upkeep ---------------------------------------------------------------------------------
 

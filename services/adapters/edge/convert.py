@@ -97,10 +97,12 @@ def _condition(condition: object) -> wire.Condition:
     return translate(condition)
 
 
+_TESTS = [name for name in models.FieldCondition.model_fields if name != "key"]
+
+
 def _field(condition: models.FieldCondition) -> wire.Condition:
     """A field condition must test exactly one thing of its key."""
-    asked = [name for name in type(condition).model_fields if getattr(condition, name) is not None]
-    asked.remove("key")
+    asked = [name for name in _TESTS if getattr(condition, name) is not None]
     if len(asked) != 1:
         raise StoreRequestError(f"a condition on {condition.key!r} asks {len(asked)} things instead of one")
     match condition:
@@ -177,8 +179,15 @@ def order_by(order: models.OrderBy | None) -> wire.OrderBy | None:
     return wire.OrderBy(order.key, order.direction == models.Direction.DESC, order.start_from)
 
 
-def query(request: models.QueryRequest) -> wire.Query:
-    """A nearest-neighbour query by a dense or sparse vector; UnsupportedByStoreError for any other kind."""
+def queries(requests: Sequence[models.QueryRequest]) -> list[wire.Query]:
+    """Nearest-neighbour queries by a dense or sparse vector; UnsupportedByStoreError for any other kind."""
+    # a batch mostly shares one filter
+    distinct = {id(each.filter): each.filter for each in requests}
+    filters = {key: optional_filter(each) for key, each in distinct.items()}
+    return [_query(each, filters[id(each.filter)]) for each in requests]
+
+
+def _query(request: models.QueryRequest, point_filter: wire.Filter | None) -> wire.Query:
     if asked := request.model_fields_set - _SUPPORTED:
         raise unsupported(f"a query with {', '.join(sorted(asked))}")
     if not request.using:
@@ -187,7 +196,7 @@ def query(request: models.QueryRequest) -> wire.Query:
         limit=_positive_limit(request.limit),
         vector=_vector(request.query),
         using=request.using,
-        filter=optional_filter(request.filter),
+        filter=point_filter,
         with_payload=fields(request.with_payload),
         with_vectors=fields(request.with_vector),
     )

@@ -202,7 +202,7 @@ async def test_a_self_contained_follow_up_embeds_no_more_than_a_first_question(
     for at, question in enumerate(asked):
         query = await builder.build(question, asked[:at])
         assert len(query.forms) == min(at + 1, 3)
-    assert model.calls == [1, 2, 1, 1, 1, 1]
+    assert model.calls == [1, 1, 1, 1, 1, 1]
     again = await QueryBuilder(embedding, lambda: TODAY).build(asked[-1], asked[:-1])
     assert model.calls[-1] == len(asked)  # after a restart, once
     assert again == query
