@@ -47,8 +47,9 @@ HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 PING = b": ping\n\n"
 PINGS_UNTAKEN = 2  # intervals: one may be a train in a tunnel, after two the reader counts as gone
 CONNECTION = "wenmai.connection"
-"""An extension of the ASGI scope: `{"abort": function, "send": function}`. The first drops the connection
-with its unsent bytes; the second bypasses the middleware, which does nothing to a body's chunks."""
+"""An extension of the ASGI scope: `{"abort": function, "send": WeakMethod}`. The first drops the connection
+with its unsent bytes; the second bypasses the middleware, which does nothing to a body's chunks. It is weak,
+as it belongs to what holds the scope: otherwise every request would wait for the garbage collector."""
 
 
 class EventStreamResponse(Response):
@@ -71,7 +72,7 @@ class EventStreamResponse(Response):
         """Run until the body ends, the reader leaves, or it stops reading."""
         async with aclosing(self._chunks), anyio.create_task_group() as group:
             group.start_soon(cancel_at_disconnect, receive, group.cancel_scope)
-            direct: Send = scope.get("extensions", {}).get(CONNECTION, {}).get("send", send)
+            direct: Send = scope.get("extensions", {}).get(CONNECTION, {}).get("send", lambda: send)()
             watch = _Watch(self._ping_interval_s, self._send_timeout_s, direct, group.cancel_scope)
             try:
                 await self._send_all(send, direct, watch, group.cancel_scope)

@@ -129,6 +129,13 @@ class TurnRun:
         self._cut_status = status
         self._scope.cancel()
 
+    def release(self) -> None:
+        """Drop the parts that refer back to this run, once it has ended. Otherwise its passages, prompt and
+        events stay in memory until a full garbage collection, which stops the loop for longer the more there
+        are."""
+        self.stream.release()
+        del self._gathering, self._saver, self.tools
+
     def _abandoned(self) -> None:
         stopped = self._plan.request.cancelled_when_left
         self.cut(TurnStatus.CANCELLED if stopped else TurnStatus.INTERRUPTED)

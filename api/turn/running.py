@@ -175,6 +175,7 @@ class RunningTurns:
     def _ended(self, run: TurnRun) -> None:
         self._running.pop(run.turn_id, None)
         self._release(run.session_id, run.turn.owner)
+        run.release()
 
     def _release(self, session_id: str, owner: str) -> None:
         self._slots.give_back(owner)

@@ -254,6 +254,10 @@ class TurnStream:
         self._abandoned = True
         self._on_abandoned()
 
+    def release(self) -> None:
+        """Drop the callback, after the end."""
+        self._on_abandoned = lambda: None
+
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

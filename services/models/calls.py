@@ -230,10 +230,13 @@ class GuardedCalls:
             before_sleep=retrying,
             reraise=True,
         )
-        async for attempt in attempts:
-            with attempt:
-                deltas = opening()
-                return deltas, await anext(deltas, None)
+        try:
+            async for attempt in attempts:
+                with attempt:
+                    deltas = opening()
+                    return deltas, await anext(deltas, None)
+        finally:
+            attempts.before_sleep = None  # it refers to itself, and would keep what `report` belongs to
         raise AssertionError("tenacity ends with a result or an error")
 
     def _wait(self, state: RetryCallState) -> float:

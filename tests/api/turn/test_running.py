@@ -3,14 +3,18 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.turn.gathering import cancel_on_error
+from api.turn.run import TurnRun
 from api.turn.running import RunningTurns, StreamSlots
 from core.errors import SessionBusyError, StoreUnavailableError, TooManyStreamsError
 from services.store.clock import Activity
+from tests.support.servers.app import make_settings, open_app, scripted
+from tests.support.waiting import until
 
 
 def test_the_limits_in_total_and_per_key_hold_and_slots_are_returned() -> None:
@@ -88,3 +92,17 @@ async def test_work_beside_a_search_ends_with_it_and_its_own_failure_is_retrieve
         del outcomes
         gc.collect()
     assert unretrieved == []
+
+
+async def test_an_ended_turn_leaves_memory_without_a_garbage_collection(tmp_path: Path) -> None:
+    """Discriminates: a turn that its parts refer to; its passages and prompt wait for a full collection."""
+    settings = make_settings(tmp_path, models={"llms": {"default": scripted("Twenty days [1].")}})
+    async with open_app(settings) as app:
+        await app.add_text("leave.md", "Annual leave is twenty days.")
+        gc.collect()
+        gc.disable()
+        try:
+            assert "Twenty" in (await app.ask("How long is annual leave?")).answer
+            await until(lambda: not any(isinstance(each, TurnRun) for each in gc.get_objects()))
+        finally:
+            gc.enable()
