@@ -54,7 +54,7 @@ def check_binding(server: ServerSettings) -> None:
     if not server.keys:
         raise ConfigurationError(
             f"HOST = {server.host!r} is reachable from the network: set API_KEYS to a key of "
-            f"at least {MIN_PUBLIC_KEY_CHARS} characters, or bind 127.0.0.1."
+            f"at least {MIN_PUBLIC_KEY_CHARS} characters or, outside a container, bind 127.0.0.1."
         )
     if any(len(key) < MIN_PUBLIC_KEY_CHARS for key in server.keys):
         raise ConfigurationError(

@@ -9,9 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from config.settings import Settings
 from config.sources import section_of
@@ -21,6 +23,9 @@ UNIT = (COOKBOOK / "wenmai.service").read_text(encoding="utf-8")
 NGINX = (COOKBOOK / "nginx.conf").read_text(encoding="utf-8")
 CADDY = (COOKBOOK / "Caddyfile").read_text(encoding="utf-8")
 SERVER, MODELS = Settings.model_fields["server"], Settings.model_fields["models"]
+ROOT = COOKBOOK.parents[1]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+COMPOSED = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]["wenmai"]
 LAST_STEPS_S = 10  # the last frames, the store, the connections
 
 
@@ -57,6 +62,37 @@ def test_the_unit_agrees_with_the_settings() -> None:
     assert "DATA_DIR" in variables
     assert variables - {"WENMAI_CONFIG"} <= {name.upper() for name in section_of(Settings)}
     assert f"DATA_DIR=/var/lib/{service['StateDirectory']}\n" in UNIT
+
+
+def test_the_container_agrees_with_the_settings_and_runs_what_the_service_runs() -> None:
+    """Discriminates: a setting that was renamed; a stop that Docker cuts short; data outside the volume."""
+    (command,) = re.findall(r"^CMD (.*)", DOCKERFILE, re.M)
+    assert f"ExecStart={' '.join(json.loads(command))}\n" in UNIT
+    (line,) = re.findall(r"^ENV (.*)", DOCKERFILE, re.M)
+    image = dict(pair.split("=", 1) for pair in line.split())
+    settings = {name.upper() for name in section_of(Settings)}
+    assert {*image, *COMPOSED["environment"]} - {"PATH"} <= settings
+    for name in ("DATA_DIR", "HOST", "PORT"):
+        assert str(COMPOSED["environment"][name]) == image[name]
+    assert f"\nVOLUME {image['DATA_DIR']}\nEXPOSE {image['PORT']}\n" in DOCKERFILE
+    assert COMPOSED["volumes"] == [f"data:{image['DATA_DIR']}"]
+    assert COMPOSED["ports"][0].endswith(f":{image['PORT']}")
+    assert int(COMPOSED["stop_grace_period"].removesuffix("s")) >= default("shutdown_grace_s") + LAST_STEPS_S
+
+
+def test_the_image_has_the_files_that_the_server_needs() -> None:
+    """Discriminates: a new package that .dockerignore leaves out; a Python other than the oldest one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    sent = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.M)
+    files = {file for line in copied for file in line.split()} - {"."}
+    assert [path for path in sent | files if not (ROOT / path).exists()] == []
+    packages = {name.split(".")[0] for name in project["tool"]["setuptools"]["packages"]}
+    assert packages | {project["project"]["readme"], "docs/guide"} <= sent
+    assert {*re.findall(r"^FROM python:(\S+)-slim", DOCKERFILE, re.M)} == {
+        project["project"]["requires-python"].removeprefix(">=")
+    }
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:

@@ -147,8 +147,8 @@ def check_confinement() -> Finding:
     return warn(
         "file readers",
         f"this system has no {' nor '.join(missing)}: a malicious file that takes over its reader is less "
-        "confined. "
-        "Linux 5.13 or later has Landlock; seccomp needs the package libseccomp2",
+        "confined. Linux 5.13 or later has Landlock, which an old container runtime forbids; seccomp needs "
+        "the package libseccomp2",
     )
 
 
