@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,14 +17,12 @@ from core.citing.units import (
     Unit,
     UnitKind,
     beginning,
-    cells_of,
-    explanation_of,
     listing_of,
     quotable_units,
-    row_of,
+    quotables,
     under,
     with_what_follows,
-)  # fmt: skip
+)
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.names import (
     NumberedPart,
@@ -36,10 +34,9 @@ from core.relevance.names import (
     numbered_parts,
     short_codes,
 )
-from core.relevance.query import Query, asks_for_step, wording
+from core.relevance.query import Query, asks_for_step, explanation_of, wording
 from core.relevance.recency import Version, version_in
 from core.relevance.sparse import MIN_WORD_WEIGHT, WeightedTerm, presence, question_terms
-from core.text import holds_chinese
 
 MAX_ROWS = 5
 SEVERAL = 2  # items from which a list is counted
@@ -80,22 +77,6 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A unit of a passage, or one row of its table. `says` is its text, for a row with the column names;
-    `above` what stands over it: the heading, and its table's lead-in; `codes` are those of a row's first
-    cell, and others that fill a cell."""
-
-    passage: int
-    unit: Unit
-    says: str
-    above: str
-    codes: frozenset[str] = frozenset()
-
-    def cost(self, of_rank: float) -> float:
-        return COST_OF_LENGTH * min(1.0, len(self.says) / MAX_UNIT_CHARS) + of_rank * self.passage
-
-
-@dataclass(frozen=True, slots=True)
 class _Asked:
     """One question: the weights of its words, in `latest` 0 for the previous question's words, in `rare`
     scaled by rarity to sum to 1; which of them each candidate has (a row of 0 and 1 each), itself or under a
@@ -130,7 +111,7 @@ class Quotables:
     def __init__(self, passages: Sequence[tuple[str, str]], nearest: Sequence[str] = ()) -> None:
         self._passages, self._nearest = passages, nearest
         self._is_part_known = any(nearest[:1])
-        every = (one for number, passage in enumerate(passages) for one in _candidates(number, *passage))
+        every = (one for number, passage in enumerate(passages) for one in quotables(number, *passage))
         self._candidates = list(islice(every, MAX_CANDIDATES))
 
     def quotes(self, query: Query, asked: str) -> list[Quote]:
@@ -297,7 +278,8 @@ class Quotables:
         values = [
             share
             + ANSWER_KIND_BONUS * answer_kind.is_in(one.says)
-            - one.cost(cost_of_rank)
+            - COST_OF_LENGTH * min(1.0, len(one.says) / MAX_UNIT_CHARS)
+            - cost_of_rank * one.passage
             + OWN_WORDS_BONUS * has * bool(one.unit.rows or one.unit.head)
             + MEANT_BONUS * (at in known.meant)
             for at, (one, share, has) in enumerate(zip(self._candidates, shares, own, strict=True))
@@ -450,16 +432,3 @@ def _answer_below(query: Query, text: str, unit: Unit) -> str:
         return ""
     below = text[unit.end :].lstrip().partition("\n\n")[0]
     return f"\n\n{below}" if below and len(below) <= MAX_UNIT_CHARS else ""
-
-
-def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
-    for unit in quotable_units(text):
-        above = f"{heading}\n{unit.head}"
-        if unit.kind is UnitKind.TABLE and unit.rows:
-            marks = ("；", "：") if holds_chinese("".join(unit.columns)) else ("; ", ": ")
-            for row in unit.rows:
-                first, *others = cells = cells_of(text[row.start : row.end])
-                codes = short_codes(first).union(*(short_codes(each) & {each.lower()} for each in others))
-                yield _Candidate(number, unit, row_of(unit.columns, cells, *marks), above, codes)
-        else:
-            yield _Candidate(number, unit, text[unit.start : unit.end], above)

@@ -1,5 +1,6 @@
 """Split a text into units that are quoted whole: a table, a question with its answer, a code block with its
-lead-in, an article of a set of rules, a paragraph; and the parts of a chunk that have their own vectors."""
+lead-in, an article of a set of rules, a paragraph; table rows one by one; and the parts of a chunk that have
+their own vectors."""
 
 from __future__ import annotations
 
@@ -12,18 +13,18 @@ import numpy as np
 
 from core.citing.passages import (
     MAX_PASSAGE_CHARS,
-    MAX_WORDING_CHARS,
     Span,
     is_answerless,
     is_remedy,
     sentences,
 )
 from core.knowledge import Candidate, Chunk
+from core.relevance.names import short_codes
 from core.relevance.query import Query
-from core.relevance.sparse import WeightedTerm, presence, question_terms
+from core.relevance.sparse import WeightedTerm, presence
 from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
-from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of, open_fence
+from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, holds_chinese, lines_of, open_fence
 
 MAX_FIRST_HEADING_CHARS = 30  # a longer line at the beginning is the title of the whole
 MAX_TITLE_CHARS = 80
@@ -421,23 +422,27 @@ def with_what_follows(text: str, part: str, longest: int) -> str:
     return part.strip()
 
 
-_MEANS = re.compile(
-    r"(?:什么是|什么叫|何谓)(?P<zh>.{1,20}?)[呢啊呀?\uff1f ]*$"
-    r"|(?P<of>.{1,20}?) ?(?:是|指的?是?|代表)(?:什么|啥)(?:意思|含义|东西)?[呢啊呀?\uff1f ]*$"
-    r"|what (?:does|do|is|are) (?:an? |the )?(?P<en>.{1,40}?)(?: mean| stand for)?[?. ]*$",
-    re.IGNORECASE,
-)
-_EXPLAINS = (
-    r"[*_`]* ?(?:[(\uff08][^)\uff09]{1,60}[)\uff09])?[*_`]* ?"
-    r"(?:[:\uff1a;\uff1b—–]|- |是|指|means?\b|is\b|are\b|stands? for\b)"
-)
+@dataclass(frozen=True, slots=True)
+class Quotable:
+    """A unit of a passage, or one row of its table. `says` is its text, for a row with the column names;
+    `above` what stands over it: the heading, and its table's lead-in; `codes` are those of a row's first
+    cell, and others that fill a cell."""
+
+    passage: int
+    unit: Unit
+    says: str
+    above: str
+    codes: frozenset[str] = frozenset()
 
 
-def explanation_of(question: str) -> re.Pattern[str] | None:
-    """Return a pattern for how an explanation of a term begins, in a glossary entry or a cell, if the
-    question asks what it means."""
-    means = _MEANS.match(question[:MAX_WORDING_CHARS].strip())
-    term = (means["zh"] or means["of"] or means["en"]).strip(' “”"「」《》') if means else ""
-    if not question_terms(term):
-        return None
-    return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_EXPLAINS}", re.I | re.M)
+def quotables(passage: int, heading: str, text: str) -> Iterator[Quotable]:
+    for unit in quotable_units(text):
+        above = f"{heading}\n{unit.head}"
+        if unit.kind is UnitKind.TABLE and unit.rows:
+            marks = ("；", "：") if holds_chinese("".join(unit.columns)) else ("; ", ": ")
+            for row in unit.rows:
+                first, *others = cells = cells_of(text[row.start : row.end])
+                codes = short_codes(first).union(*(short_codes(each) & {each.lower()} for each in others))
+                yield Quotable(passage, unit, row_of(unit.columns, cells, *marks), above, codes)
+        else:
+            yield Quotable(passage, unit, text[unit.start : unit.end], above)

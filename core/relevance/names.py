@@ -389,8 +389,6 @@ def _unit(name: str) -> int:
 def _range(match: re.Match[str]) -> tuple[int, float, float] | None:
     one, two = float(match["one"]), float(match["two"] or "inf")
     unit = _unit(match["of_two"] or match["unit"] or match["label"] or "")
-    if match["two"]:
-        return unit, one, two
-    if match["over"] or match["above"]:
+    if match["two"] or match["over"] or match["above"]:
         return unit, one, two
     return (unit, 0.0, one) if match["under"] or match["below"] else None

@@ -284,3 +284,25 @@ def _compared(question: str) -> list[str]:
 def asks_for_step(question: str) -> bool:
     """Whether it asks for a neighbour of the earlier subject: a level up, the next stage."""
     return wording("step").search(question) is not None
+
+
+_MEANS = re.compile(
+    r"(?:什么是|什么叫|何谓)(?P<zh>.{1,20}?)[呢啊呀?\uff1f ]*$"
+    r"|(?P<of>.{1,20}?) ?(?:是|指的?是?|代表)(?:什么|啥)(?:意思|含义|东西)?[呢啊呀?\uff1f ]*$"
+    r"|what (?:does|do|is|are) (?:an? |the )?(?P<en>.{1,40}?)(?: mean| stand for)?[?. ]*$",
+    re.IGNORECASE,
+)
+_EXPLAINS = (
+    r"[*_`]* ?(?:[(\uff08][^)\uff09]{1,60}[)\uff09])?[*_`]* ?"
+    r"(?:[:\uff1a;\uff1b—–]|- |是|指|means?\b|is\b|are\b|stands? for\b)"
+)
+
+
+def explanation_of(question: str) -> re.Pattern[str] | None:
+    """Return a pattern for how an explanation of a term begins, in a glossary entry or a cell, if the
+    question asks what it means."""
+    means = _MEANS.match(question[:MAX_FORM_CHARS].strip())
+    term = (means["zh"] or means["of"] or means["en"]).strip(' “”"「」《》') if means else ""
+    if not question_terms(term):
+        return None
+    return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_EXPLAINS}", re.I | re.M)

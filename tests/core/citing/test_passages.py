@@ -5,8 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.citing.passages import MAX_PASSAGE_CHARS, AnswerKind, KeyPassages, Span, sentences
-from core.citing.units import explanation_of
-from core.relevance.query import Query, QueryForm
+from core.relevance.query import Query, QueryForm, explanation_of
 from core.relevance.sparse import SparseTerms, encode_query, presence, question_terms
 from tests.support.machine import at_most
 
