@@ -31,7 +31,6 @@ from config.logging import RateLimitedLog
 from config.settings import Settings
 from core.errors import WenmaiError
 from core.formats import FORMATS
-from core.knowledge import SHARED_OWNER
 from core.owners import owners_of
 from core.tools import ToolSource
 from services.conversation.library import LibraryFolder
@@ -152,10 +151,14 @@ class Container:
         await self.sync.close()
         await self.memories.learning.close()
 
+    @property
+    def _abandoned_s(self) -> float:
+        """How old unfinished work must be to count as abandoned: another worker may still be at it."""
+        return ABANDONED_S if self.settings.store.qdrant_url is not None else 0
+
     async def finish_erasures(self) -> None:
         """Finish erasures a crash cut off; with other workers, only those none can still be running."""
-        shared = self.settings.store.qdrant_url is not None
-        await self.sessions.erasure.finish_begun(ABANDONED_S if shared else 0)
+        await self.sessions.erasure.finish_begun(self._abandoned_s)
 
     async def retry_unfinished(self) -> None:
         """Once a second, retry what was left unfinished when the store went away: answers that could not be
@@ -188,13 +191,11 @@ class Container:
 
     async def discard_unfinished(self) -> int:
         """Remove what a crash left of imports; with other workers, only imports abandoned long ago."""
-        shared = self.settings.store.qdrant_url is not None
-        return await self.sessions.importer.discard_unfinished(ABANDONED_S if shared else 0)
+        return await self.sessions.importer.discard_unfinished(self._abandoned_s)
 
     async def sweep_images(self) -> int:
         """Remove images whose turn was never stored because of a crash; with other workers, only old ones."""
-        shared = self.settings.store.qdrant_url is not None
-        return await self.conversations.sweep_images(ABANDONED_S if shared else 0)
+        return await self.conversations.sweep_images(self._abandoned_s)
 
     async def recover_documents(self) -> None:
         """Finish or roll back documents whose ingestion a crash cut off, then count what is stored."""
@@ -264,7 +265,6 @@ class History:
             traces=self.traces,
             receipts=self.receipts,
             copies=Copies(names.backups, store_folder),
-            shared_owner=SHARED_OWNER,
             qa_log=self.qa_log,
             space=self.space,
             knowledge=knowledge,

@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 
 from benchmarks.client import Dialect
 from benchmarks.stub_llm import Shape
@@ -81,16 +82,11 @@ def _ours(question: str, session_id: str) -> bytes:
     return json.dumps({"question": question, **({"session_id": session_id} if session_id else {})}).encode()
 
 
-def _openai(question: str, session_id: str) -> bytes:
-    """OpenAI's protocol has no sessions."""
+def _openai(question: str, session_id: str, model: str = "stub") -> bytes:
+    """OpenAI's protocol has no sessions. Our own /v1 finds one by the messages, of which this client keeps
+    none."""
     messages = [{"role": "user", "content": question}]
-    return json.dumps({"model": "stub", "stream": True, "messages": messages}).encode()
-
-
-def _door(question: str, session_id: str) -> bytes:
-    """Our own /v1, which finds a session by the client's message history; this client keeps none."""
-    messages = [{"role": "user", "content": question}]
-    return json.dumps({"model": "wenmai", "stream": True, "messages": messages}).encode()
+    return json.dumps({"model": model, "stream": True, "messages": messages}).encode()
 
 
 OURS = Dialect(
@@ -110,7 +106,7 @@ RAW = Dialect(
 )
 DOOR = Dialect(
     path="/v1/chat/completions",
-    body=_door,
+    body=partial(_openai, model="wenmai"),
     content=re.compile(rb'"content": "([^"]*)"'),
     done=b"data: [DONE]",
     error=b'data: {"error"',

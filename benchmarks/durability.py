@@ -12,6 +12,7 @@ import argparse
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -52,7 +53,7 @@ async def measure(rounds: int) -> None:
         for target in targets:
             await run_case(cases[0], target, stub_url)  # warm-up: the first answers include lazy loading
         for case in cases:
-            pooled: dict[str, Samples] = {}
+            pooled: defaultdict[str, Samples] = defaultdict(Samples)
             seconds, flushes = dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0.0)
             for number in range(rounds):
                 for target in targets if number % 2 else reversed(targets):
@@ -60,10 +61,7 @@ async def measure(rounds: int) -> None:
                     samples = await run_case(case, target, stub_url)
                     seconds[target.name] += time.monotonic() - begun - samples.settle_s
                     flushes[target.name] += _flushes(target.url) - before
-                    if target.name in pooled:
-                        pooled[target.name].add(samples)
-                    else:
-                        pooled[target.name] = samples
+                    pooled[target.name].add(samples)
             for way in WAYS:
                 print(_row(case.name, way, pooled[way], seconds[way], flushes[way]), flush=True)
 

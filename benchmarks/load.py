@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import httpx
@@ -41,49 +41,40 @@ class Samples:
     `settle_s` later; `idle_mb` is the resident memory then.
     """
 
-    over_s: list[float]
-    first_s: list[float]
-    end_s: list[float]
-    stream_s: list[float]
-    relay_s: list[float]
-    first_relay_s: list[float]
-    lag_s: list[float]
-    tokens: int
-    answering_cpu_s: float
-    cpu_s: float
-    settle_s: float
-    peak_mb: float
-    idle_mb: float
-    errors: list[str]
-    wrong_lengths: int
+    over_s: list[float] = field(default_factory=list)
+    first_s: list[float] = field(default_factory=list)
+    end_s: list[float] = field(default_factory=list)
+    stream_s: list[float] = field(default_factory=list)
+    relay_s: list[float] = field(default_factory=list)
+    first_relay_s: list[float] = field(default_factory=list)
+    lag_s: list[float] = field(default_factory=list)
+    tokens: int = 0
+    answering_cpu_s: float = 0.0
+    cpu_s: float = 0.0
+    settle_s: float = 0.0
+    peak_mb: float = 0.0
+    idle_mb: float = 0.0
+    errors: list[str] = field(default_factory=list)
+    wrong_lengths: int = 0
 
     def add(self, other: Samples) -> None:
-        """Pool another round of the same case."""
-        self.over_s += other.over_s
-        self.first_s += other.first_s
-        self.end_s += other.end_s
-        self.stream_s += other.stream_s
-        self.relay_s += other.relay_s
-        self.first_relay_s += other.first_relay_s
-        self.lag_s += other.lag_s
-        self.tokens += other.tokens
-        self.answering_cpu_s += other.answering_cpu_s
-        self.cpu_s += other.cpu_s
-        self.settle_s = max(self.settle_s, other.settle_s)
-        self.peak_mb = max(self.peak_mb, other.peak_mb)
-        self.idle_mb = other.idle_mb
-        self.errors += other.errors
-        self.wrong_lengths += other.wrong_lengths
+        """Pool another round of the same case: everything adds up, memory and waiting excepted."""
+        for name in (each.name for each in fields(self)):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if name in ("settle_s", "peak_mb"):
+                setattr(self, name, max(mine, theirs))
+            else:
+                setattr(self, name, theirs if name == "idle_mb" else mine + theirs)
 
 
 async def run_case(case: Case, target: Target, stub_url: str) -> Samples:
-    _set_shape(stub_url, case.shape)
+    set_shape(stub_url, case.shape)
     tree, lags = ProcessTree(target.pid), list[float]()
     cpu_before = tree.cpu_s()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(_alongside(tree.watch_memory()))
+        await stack.enter_async_context(alongside(tree.watch_memory()))
         if case.probe:
-            await stack.enter_async_context(_alongside(_probe(target.url, lags)))
+            await stack.enter_async_context(alongside(probe(target.url, lags)))
         streams = [_stream(case, target, number) for number in range(case.streams)]
         answers = list(itertools.chain.from_iterable(await asyncio.gather(*streams)))
     ended, answering_cpu_s = time.monotonic(), tree.cpu_s() - cpu_before
@@ -107,7 +98,7 @@ async def _stream(case: Case, target: Target, number: int) -> list[Answer]:
     return answers
 
 
-async def _probe(url: str, lags: list[float]) -> None:
+async def probe(url: str, lags: list[float]) -> None:
     """Measure how long the event loop makes a cheap request wait."""
     while True:
         lags.append(await time_get(url, "/health/live"))
@@ -115,7 +106,7 @@ async def _probe(url: str, lags: list[float]) -> None:
 
 
 @asynccontextmanager
-async def _alongside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
+async def alongside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
     """Run the endless `work` until the block ends; raises its failure."""
     task = asyncio.create_task(work)
     try:
@@ -140,21 +131,14 @@ def _summed(case: Case, answers: list[Answer], arrivals: dict[str, float]) -> Sa
         stream_s=[each.ended_s - each.sent_s for each in whole],
         relay_s=[relay for answer in whole for relay in answer.relay_s],
         first_relay_s=[answer.relay_s[0] for answer in whole if answer.relay_s],
-        lag_s=[],
         tokens=sum(answer.tokens for answer in answers),
-        answering_cpu_s=0.0,
-        cpu_s=0.0,
-        settle_s=0.0,
-        peak_mb=0.0,
-        idle_mb=0.0,
         errors=[answer.problem for answer in answers if answer.problem],
         wrong_lengths=sum(answer.tokens != case.shape.tokens for answer in whole),
     )
 
 
-def _set_shape(stub_url: str, shape: Shape) -> None:
-    body = {"ttft_ms": shape.ttft_ms, "rate": shape.rate, "tokens": shape.tokens}
-    httpx.post(f"{stub_url}/shape", json=body).raise_for_status()
+def set_shape(stub_url: str, shape: Shape) -> None:
+    httpx.post(f"{stub_url}/shape", json=asdict(shape)).raise_for_status()
 
 
 def _arrivals(stub_url: str) -> dict[str, float]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import psutil
@@ -48,22 +48,16 @@ def running_module(module: str, *arguments: str) -> Iterator[Started]:
         process.communicate()
 
 
-@contextmanager
-def running_stub() -> Iterator[Started]:
-    with running_module("benchmarks.stub_llm") as stub:
-        yield stub
+def running_stub() -> AbstractContextManager[Started]:
+    return running_module("benchmarks.stub_llm")
 
 
-@contextmanager
-def running_floor(stub_url: str) -> Iterator[Started]:
-    with running_module("benchmarks.floor", stub_url) as floor:
-        yield floor
+def running_floor(stub_url: str) -> AbstractContextManager[Started]:
+    return running_module("benchmarks.floor", stub_url)
 
 
-@contextmanager
-def running_relay(stub_url: str) -> Iterator[Started]:
-    with running_module("benchmarks.raw_relay", stub_url) as relay:
-        yield relay
+def running_relay(stub_url: str) -> AbstractContextManager[Started]:
+    return running_module("benchmarks.raw_relay", stub_url)
 
 
 class ProcessTree:

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -75,15 +76,11 @@ async def measure(case: Case, bench: Bench, rounds: int) -> CaseResult:
 
 async def in_turns(case: Case, targets: Sequence[Target], stub_url: str, rounds: int) -> dict[str, Figures]:
     """Measure the targets alternately, so that other load on the machine affects all of them."""
-    pooled: dict[str, Samples] = {}
+    pooled: defaultdict[str, Samples] = defaultdict(Samples)
     for number in range(rounds):
         for target in targets:
             _say(f"{case.name} {target.name}, round {number + 1} of {rounds} …")
-            samples = await run_case(case, target, stub_url)
-            if target.name in pooled:
-                pooled[target.name].add(samples)
-            else:
-                pooled[target.name] = samples
+            pooled[target.name].add(await run_case(case, target, stub_url))
     return {name: figures(samples) for name, samples in pooled.items()}
 
 

@@ -48,7 +48,7 @@ class ReembedState:
 
 
 class StoreReembedding:
-    """Runs one re-embedding at a time. `close` stops it; the next start resumes its work. Callers name the
+    """Runs one re-embedding at a time. `cancel` stops it; the next start resumes its work. Callers name the
     embedding as EMBEDDING does; addresses, keys and options are the server's own settings."""
 
     def __init__(
@@ -99,9 +99,6 @@ class StoreReembedding:
             await asyncio.gather(self._task, return_exceptions=True)
             self._end("cancelled")
         return self._state
-
-    async def close(self) -> None:
-        await self.cancel()
 
     def _is_running(self) -> bool:
         return self._task is not None and not self._task.done()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,29 +46,24 @@ class RemovedSample:
 
 
 class SampleHandler:
-    """`mark_loaded` keeps later starts from loading the sample again."""
-
-    def __init__(
-        self, knowledge: KnowledgeBase, erasure: ErasureHandler, folder: Path, mark_loaded: Callable[[], None]
-    ) -> None:
+    def __init__(self, knowledge: KnowledgeBase, erasure: ErasureHandler, data_dir: Path) -> None:
         self._knowledge = knowledge
         self._erasure = erasure
-        self._folder = folder
-        self._mark_loaded = mark_loaded
+        self._data_dir = data_dir
         self._loading: asyncio.Task[object] | None = None
 
     async def load(self) -> None:
         """Load the sample on the first start only: a sample somebody deleted stays deleted."""
         self._loading = asyncio.current_task()
         try:
-            failed = await load_folder(self._knowledge, self._folder, SHARED_OWNER)
+            failed = await load_folder(self._knowledge, SAMPLE_FOLDER)
         except WenmaiError as error:
             log.warning("sample_not_loaded", error=str(error))
             return
         finally:
             self._loading = None
             self._knowledge.jobs.sample_pending = False
-        await asyncio.to_thread(self._mark_loaded)
+        await asyncio.to_thread(mark_sample_loaded, self._data_dir)
         log.info("sample_loaded", failed=len(failed))
 
     async def remove(self) -> RemovedSample:
@@ -80,7 +74,7 @@ class SampleHandler:
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.wait([self._loading])
-        await asyncio.to_thread(self._mark_loaded)
+        await asyncio.to_thread(mark_sample_loaded, self._data_dir)
         removed: Counter[str] = Counter()
         for document_id in await self._knowledge.documents.sample_ids():
             with suppress(UnknownDocumentError):  # already deleted by someone else
@@ -98,8 +92,9 @@ class SampleHandler:
 IN_FLIGHT = 4  # the next files are parsed while one is embedded
 
 
-async def load_folder(knowledge_base: KnowledgeBase, folder: Path, owner: str) -> dict[str, str]:
-    """Add the files of `folder`, using the path relative to it as external id. Returns errors by that path.
+async def load_folder(knowledge_base: KnowledgeBase, folder: Path) -> dict[str, str]:
+    """Add the files of `folder` for everybody, each with its path in it as external id. Returns errors by
+    that path.
 
     A file cut off by a crash is marked failed and ingested when the folder is loaded again.
     """
@@ -108,7 +103,7 @@ async def load_folder(knowledge_base: KnowledgeBase, folder: Path, owner: str) -
 
     async def follow_next() -> None:
         name, job_id = running.popleft()
-        outcome = await knowledge_base.wait(job_id, [owner])
+        outcome = await knowledge_base.wait(job_id, [SHARED_OWNER])
         if outcome.stage is not JobStage.DONE:
             failed[name] = outcome.error or "The document was removed while it was being read."
 
@@ -117,7 +112,7 @@ async def load_folder(knowledge_base: KnowledgeBase, folder: Path, owner: str) -
         try:
             content = await asyncio.to_thread(path.read_bytes)
             addition = await knowledge_base.add(
-                Upload(owner, path.name, content, name, tags=(), comes_again=True)
+                Upload(SHARED_OWNER, path.name, content, name, tags=(), comes_again=True)
             )
         except (WenmaiError, OSError) as error:
             failed[name] = str(error)

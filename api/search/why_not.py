@@ -15,7 +15,6 @@ from api.turn.prompt import Prompt
 from core.citing.citations import with_key_passages
 from core.knowledge import (
     COPIED,
-    NO_LIMITS,
     Candidate,
     Chunk,
     Document,
@@ -159,17 +158,16 @@ class WhyNot:
         document: Document,
         owners: Sequence[str],
         judged: Sequence[Judged],
-        limits: KnowledgeFilter = NO_LIMITS,
-        scope: SearchScope | None = None,
+        limits: KnowledgeFilter,
+        scope: SearchScope,
     ) -> DocumentReport:
-        """`judged` are the candidates of the search of `scope` (None: all the owners have) within `limits`.
+        """`judged` are the candidates of the search of `scope` within `limits`.
 
         Raises StoreUnavailableError.
         """
         if document.status is not DocumentStatus.READY:
             return self._report(query, document, Stage.NOT_READY, ())
-        left_out = scope is not None and scope.without_sample and document.is_sample
-        search = _Search(judged, limits, left_out=left_out)
+        search = _Search(judged, limits, left_out=scope.without_sample and document.is_sample)
         own = {one.candidate.chunk.chunk_id: one for one in judged if _belongs_to(document, one.candidate)}
         places = await self._lists.of(query, owners, document.document_id, limits, scope)
         only = KnowledgeFilter(document_ids=(document.document_id,))

@@ -120,12 +120,11 @@ def _tool_text(part: ManifestPart, named: Turn | None) -> str | None:
     """Return a tool's result as it was resent, "" for the message that called it, None if one is missing."""
     messages = tool_messages(named.tool_calls, Part.RECENT) if named else ()
     asked = {call.call_id for message in messages for call in message.tool_calls}
-    if named is None or not asked.issuperset(part.call_ids):
+    if not asked.issuperset(part.call_ids):
         return None
     if part.role != Role.TOOL:
         return ""
-    sent = tool_messages(named.tool_calls, Part.RECENT)
-    return next(message.content for message in sent if message.tool_call_id == part.call_ids[0])
+    return next(message.content for message in messages if message.tool_call_id == part.call_ids[0])
 
 
 def _text(part: ManifestPart, stored: _Stored) -> str | None:

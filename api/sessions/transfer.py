@@ -11,7 +11,7 @@ import anyio
 import structlog
 
 from core.conversation.importing import ImportedPersona, ImportedSession, plan_turns
-from core.conversation.sessions import Persona, PersonaDraft, PersonaRules, Session, TurnNode
+from core.conversation.sessions import Persona, PersonaRules, Session, TurnNode
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError, ImageRefusedError, StoreUnavailableError, TurnConflictError
@@ -40,10 +40,6 @@ class Imported:
     indexing: int
 
 
-def leave_for_later(turns: Sequence[Turn]) -> None:
-    """Leave them to be embedded at the next start."""
-
-
 class SessionImporter:
     """Writes the session's record last: until then nobody sees the turns. A note of the import is written
     before them, so that the next start can remove what a crash left (`discard_unfinished`)."""
@@ -53,13 +49,13 @@ class SessionImporter:
         sessions: SessionStore,
         turns: TurnStore,
         images: QuestionImages,
-        personas: PersonaRules | None = None,
-        index: Index = leave_for_later,
+        personas: PersonaRules,
+        index: Index,
     ) -> None:
         self._sessions = sessions
         self._turns = turns
         self._images = images
-        self._personas = personas or PersonaRules()
+        self._personas = personas
         self._index = index
         self._one_at_a_time = asyncio.Lock()
 
@@ -112,8 +108,8 @@ class SessionImporter:
     def _persona(self, imported: ImportedPersona | None) -> Persona | None:
         if imported is None:
             return None
-        draft: PersonaDraft = imported.draft
-        checked = replace(draft, text=self._personas.checked(draft.text, "persona.text"))
+        text = self._personas.checked(imported.draft.text, "persona.text")
+        checked = replace(imported.draft, text=text)
         persona_id, updated_us = imported.persona_id or _new_id(), imported.updated_us or utc_now_us()
         return Persona(persona_id=persona_id, updated_us=updated_us, **asdict(checked))
 
@@ -123,10 +119,8 @@ class SessionImporter:
             if await self._sessions.exists(session.session_id) or await self._turns.count(mine):
                 raise ConflictError("session_id: a session with this id already exists.")
         places = {turn.turn_id: turn.seq for turn in turns if imported.turns[turn.seq].turn_id}
-        ids = list(places)
-        for part in batches(ids):
-            among = has_id(part)
-            async for record in self._turns.scroll(Filter(must=[among]), with_payload=False):
+        for part in batches([*places]):
+            async for record in self._turns.scroll(Filter(must=[has_id(part)]), with_payload=False):
                 raise TurnConflictError(f"turns.{places[str(record.id)]}.turn_id: used by another turn.")
 
     async def _write(self, session: Session, turns: Sequence[Turn]) -> None:

@@ -17,7 +17,7 @@ from api.admin.erasure import ErasureHandler
 from api.admin.gauges import Gauges
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
-from api.admin.sample import SAMPLE_FOLDER, SampleHandler, mark_sample_loaded, sample_is_pending
+from api.admin.sample import SampleHandler, sample_is_pending
 from api.admin.store_status import Readiness, StoreStatus, WatchedStore
 from api.container import Container, History, opened_task
 from api.doors.conversations import ConversationDoor
@@ -120,7 +120,7 @@ async def open_container(
             settings.store, settings.models, store, activity, parts.open_embedding,
             partial(parts.open_store, settings.store), settings.store.embedded,
         )  # fmt: skip
-        stack.push_async_callback(reembedding.close)
+        stack.push_async_callback(reembedding.cancel)
         models = ModelsHandler(
             store, settings.store.operations_collection, llms, settings.models, tables, opener.entry,
             opener.listed,
@@ -281,9 +281,8 @@ def _chat(
 
 
 def _sample(history: History, knowledge: KnowledgeBase, sessions: SessionsHandler) -> SampleHandler:
-    loaded = partial(mark_sample_loaded, history.settings.store.data_dir)
     knowledge.jobs.sample_pending = sample_is_pending(history.settings)
-    return SampleHandler(knowledge, sessions.erasure, SAMPLE_FOLDER, loaded)
+    return SampleHandler(knowledge, sessions.erasure, history.settings.store.data_dir)
 
 
 def _sessions(
@@ -328,7 +327,7 @@ def _folder_sync(history: History, knowledge: KnowledgeBase) -> FolderSync:
     settings = history.settings
     return FolderSync(
         knowledge, settings.knowledge.sources, history.store, settings.store,
-        shared_owner=SHARED_OWNER, max_file_bytes=settings.server.max_upload_bytes,
+        max_file_bytes=settings.server.max_upload_bytes,
     )  # fmt: skip
 
 

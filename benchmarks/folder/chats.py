@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import httpx
-
 from benchmarks.cases import OURS, QUESTIONS
-from benchmarks.client import Answer, ask, time_get
+from benchmarks.client import Answer, ask
+from benchmarks.load import alongside, probe, set_shape
+from benchmarks.stub_llm import Shape
+from scripts.evaluation.figures import quantile
 
 TOKENS = 100
-PROBE_S = 0.05
 _tags = itertools.count(1)
 
 
@@ -51,19 +51,15 @@ class Chats:
 @asynccontextmanager
 async def chatting(url: str, stub_url: str, streams: int) -> AsyncGenerator[Chats, None]:
     """Run `streams` concurrent chats until the block ends; running answers are read to their end."""
-    shape = {"ttft_ms": 300, "rate": 40, "tokens": TOKENS}
-    async with httpx.AsyncClient() as client:
-        (await client.post(f"{stub_url}/shape", json=shape)).raise_for_status()
+    set_shape(stub_url, Shape(ttft_ms=300, rate=40, tokens=TOKENS))
     chats, over = Chats(), asyncio.Event()
-    probing = asyncio.create_task(_probe(url, chats))
-    tasks = [asyncio.create_task(_chat(url, number, chats, over)) for number in range(streams)]
-    try:
-        yield chats
-    finally:
-        over.set()
-        await asyncio.gather(*tasks)
-        probing.cancel()
-        await asyncio.gather(probing, return_exceptions=True)
+    async with alongside(probe(url, chats.lags_s)):
+        tasks = [asyncio.create_task(_chat(url, number, chats, over)) for number in range(streams)]
+        try:
+            yield chats
+        finally:
+            over.set()
+            await asyncio.gather(*tasks)
 
 
 async def _chat(url: str, number: int, chats: Chats, over: asyncio.Event) -> None:
@@ -75,12 +71,5 @@ async def _chat(url: str, number: int, chats: Chats, over: asyncio.Event) -> Non
         chats.answers.append(await ask(url, OURS, question, str(next(_tags))))
 
 
-async def _probe(url: str, chats: Chats) -> None:
-    while True:
-        chats.lags_s.append(await time_get(url, "/health/live"))
-        await asyncio.sleep(PROBE_S)
-
-
 def _ms(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return round(1_000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1) if ordered else 0.0
+    return round(1_000 * quantile(values, share), 1)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,6 +23,7 @@ import numpy as np
 import psutil
 import uvloop
 
+from benchmarks.load import alongside
 from benchmarks.report import percentile
 from benchmarks.store.scale_data import OTHERS, OWNER, RARE_TAG, Corpus, ExactStore, document_id, recall
 from config.settings import Settings, load_settings
@@ -138,7 +138,8 @@ class Bench:
         retriever = Retriever(client, self._collection, self._settings.retrieval)
         store, taken = psutil.Process(client.process_id), list[float]()
         asked = self._corpus.questions(questions, case.forms)
-        async with _alongside(case.writes, self._write(client)), _lags() as lags:
+        writing = alongside(self._write(client)) if case.writes else nullcontext()
+        async with writing, _lags() as lags:
             store_cpu, own_cpu = _cpu_s(store), time.process_time()
             for query in asked:
                 started = time.perf_counter()
@@ -178,22 +179,6 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 @asynccontextmanager
-async def _alongside(enabled: bool, work: object) -> AsyncIterator[None]:
-    assert asyncio.iscoroutine(work)
-    if not enabled:
-        work.close()
-        yield
-        return
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-@asynccontextmanager
 async def _lags() -> AsyncIterator[list[float]]:
     """Collect how late the event loop wakes up, in seconds, while the block runs."""
     lags: list[float] = []
@@ -204,7 +189,7 @@ async def _lags() -> AsyncIterator[list[float]]:
             await asyncio.sleep(LAG_EVERY_S)
             lags.append(max(0.0, time.perf_counter() - due))
 
-    async with _alongside(True, watch()):
+    async with alongside(watch()):
         yield lags
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -158,9 +159,7 @@ def _fit_together(judged: Sequence[Judged], both: Sequence[tuple[Matrix, float]]
 
 def _shares(judged: Sequence[Judged]) -> Matrix:
     """Return each question's weight, so that no part counts for more than its share."""
-    counts: dict[str, int] = {}
-    for one in judged:
-        counts[one.part] = counts.get(one.part, 0) + 1
+    counts = Counter(one.part for one in judged)
     return np.array([min(1.0, MAX_PART_QUESTIONS / counts[one.part]) * _weight(one) for one in judged])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -138,12 +138,10 @@ async def open_schedule(
         yield CleanupSchedule(runner, slots, cron, zone)
 
 
-@asynccontextmanager
-async def run_on(runner: SlotRunner, slots: Slots) -> AsyncIterator[None]:
+def run_on(runner: SlotRunner, slots: Slots) -> AbstractAsyncContextManager[None]:
     """One run at a time; a single run catches up on all missed ones."""
-    pace = runner.pace
-    async with run_at(slots, runner.run, "cleanup", Polling(runner.look, pace.first_look_s, pace.look_s)):
-        yield
+    polling = Polling(runner.look, runner.pace.first_look_s, runner.pace.look_s)
+    return run_at(slots, runner.run, "cleanup", polling)
 
 
 @asynccontextmanager

@@ -48,14 +48,6 @@ class MemorySwitch:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgottenMemories:
-    """`changed` memories remain, since they come from other turns, too."""
-
-    deleted: int = 0
-    changed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryHit:
     """A search result; `cosine` is None if its vector was not among the nearest."""
 
@@ -246,28 +238,25 @@ class MemoryRecords:
         await self._store.upsert(self._collection, [Point(id=_switch_id(owner), vector={}, payload=payload)])
         self._used.pop(owner, None)
 
-    async def forget_turns(self, turn_ids: Collection[str]) -> ForgottenMemories:
-        """Delete memories derived only from these turns; remove the turns from the others.
+    async def forget_turns(self, turn_ids: Collection[str]) -> int:
+        """Delete memories derived only from these turns; remove the turns from the others. Returns how many
+        were deleted.
 
         Raises StoreUnavailableError; what was done by then is complete, and a repeat does the rest.
         """
-        ids = list(turn_ids)
-        done = [await self._forget(batch) for batch in batches(ids)]
-        return ForgottenMemories(sum(each.deleted for each in done), sum(each.changed for each in done))
+        return sum([await self._forget(batch) for batch in batches(list(turn_ids))])
 
-    async def _forget(self, turn_ids: list[str]) -> ForgottenMemories:
-        from_them = any_of("turn_ids", turn_ids)
-        deleted, changed = 0, 0
-        among = scroll_all(self._store, self._collection, Filter(must=[from_them]))
+    async def _forget(self, turn_ids: list[str]) -> int:
+        deleted = 0
+        among = scroll_all(self._store, self._collection, Filter(must=[any_of("turn_ids", turn_ids)]))
         for record in [record async for record in among]:
             rest = _remaining_turns(record, frozenset(turn_ids))
             if rest:
                 await self._store.set_payload(self._collection, {"turn_ids": rest}, points=_one(record))
-                changed += 1
             else:
                 await self._store.delete(self._collection, by_ids([record.id]))
                 deleted += 1
-        return ForgottenMemories(deleted, changed)
+        return deleted
 
 
 def _point(memory: Memory, vector: Sequence[float] | None) -> Point:

@@ -15,7 +15,7 @@ from core.errors import DiskFullError, StoreUnavailableError
 from core.operations.archive import LENGTH, PointId, PointRecord, Role, Shape
 from services.operations.backup.records import bodies, framed, id_of, read_shape, record_of, records_of
 from services.operations.schedule.lease import RECORD as LEASE
-from services.store.clock import Clock
+from services.store.clock import utc_now_us
 from services.store.dialect import AnyPointId, ChangeFeed, Record, StoreUpkeep, VectorStore
 from services.store.points import batches, scroll_pages
 
@@ -102,7 +102,6 @@ class StoreCopier:
     names: Mapping[Role, str]
     folder: Path
     reserve_bytes: int
-    clock: Clock
 
     async def copy(self, followed: StoreUpkeep, stack: ExitStack) -> CopiedStore:
         """The spools are closed with `stack`. Raises DiskFullError, StoreUnavailableError."""
@@ -143,7 +142,7 @@ class StoreCopier:
         """Copy changes in ever shorter rounds until the rest fits into one request. Returns `moment_us`."""
         limit = _FIRST_LIMIT
         for _ in range(_MAX_ROUNDS):
-            moment_us = self.clock()
+            moment_us = utc_now_us()
             last = await feed.last(limit)
             if last is not None:
                 for name in last.keys() & spools.keys():

@@ -88,7 +88,7 @@ class QAFiles:
         """Write a copy, and replace the file once the copy is on disk."""
         copy = self.folder / HALF_WRITTEN
         with self._locked():
-            different = _count(path, lambda line: changed(line) != line)
+            different = sum(_matching_lines(path, lambda line: changed(line) != line))
             if not different:
                 return 0
             any_left = False
@@ -112,13 +112,8 @@ class QAFiles:
             yield
 
 
-def _count(path: Path, counted: Keep) -> int:
-    """Count the matching lines; 0 for a file that another process has deleted in the meantime."""
-    return sum(_matching_lines(path, counted))
-
-
 def _matching_lines(path: Path, matches: Keep) -> list[bool]:
-    """Return for each line whether it matches."""
+    """Return for each line whether it matches; [] for a file that another process has deleted meanwhile."""
     if not path.exists():
         return []
     with path.open("rb") as file:

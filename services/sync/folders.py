@@ -21,6 +21,7 @@ from core.errors import (
     UnavailableError,
     WenmaiError,
 )
+from core.knowledge import SHARED_OWNER
 from core.operations.sync import SourceState, SourceSummary, SyncProgress, SyncReport, SyncState
 from services.store.clock import utc_now_us
 from services.store.dialect import VectorStore
@@ -80,22 +81,17 @@ class FolderSync:
         store: VectorStore,
         names: StoreSettings,
         *,
-        shared_owner: str,
         max_file_bytes: int,
         pace: SyncPace | None = None,
     ) -> None:
-        """`shared_owner` owns the documents of a source without an owner.
-
-        Raises StartRefusedError if a pattern is invalid.
-        """
+        """Raises StartRefusedError if a pattern is invalid."""
         self._knowledge = knowledge
         self._sources = sources
         self._scanners = {
             name: FolderScanner(name, source, max_file_bytes) for name, source in sources.items()
         }
         self._origins = {
-            name: Origin(name, source.folder, _expected(source, shared_owner))
-            for name, source in sources.items()
+            name: Origin(name, source.folder, _expected(source)) for name, source in sources.items()
         }
         self._counts = SourceCounts(store, names.document_collection)
         self._reports = SyncReports(store, names.operations_collection)
@@ -255,10 +251,11 @@ class FolderSync:
             log.warning("sync_report_not_stored", source=report.source, error=str(error))
 
 
-def _expected(source: SourceSettings, shared_owner: str) -> ExpectedDocument:
-    """Return what the source's documents should be like, its tags stripped as in a document."""
+def _expected(source: SourceSettings) -> ExpectedDocument:
+    """Return what the source's documents should be like, its tags stripped as in a document. A source without
+    an owner is everybody's."""
     tags = dict.fromkeys(tag.strip() for tag in source.tags if tag.strip())
-    return ExpectedDocument(source.owner or shared_owner, tuple(tags))
+    return ExpectedDocument(source.owner or SHARED_OWNER, tuple(tags))
 
 
 def _log(report: SyncReport) -> None:

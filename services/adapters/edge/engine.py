@@ -64,17 +64,13 @@ def index_schema(spec: wire.IndexSpec) -> Any:
 
 
 def floats(raw: bytes) -> list[float]:
-    values = array("f")
-    values.frombytes(raw)
-    return values.tolist()
+    return array("f", raw).tolist()
 
 
 def _vector(vector: wire.Vector) -> Any:
     if isinstance(vector, bytes):
         return floats(vector)
-    indices = array("I")
-    indices.frombytes(vector.indices)
-    return edge.SparseVector(indices.tolist(), floats(vector.values))
+    return edge.SparseVector(array("I", vector.indices).tolist(), floats(vector.values))
 
 
 def points(batch: Iterable[wire.Point]) -> list[edge.Point]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby
 
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
@@ -137,9 +138,7 @@ class _Splitter:
 
     def __init__(self, lines: Sequence[str], defined: Sequence[Definition]) -> None:
         self._definitions = defined
-        self._chars = [0]
-        for line in lines:
-            self._chars.append(self._chars[-1] + len(line) + 1)
+        self._chars = [*accumulate((len(line) + 1 for line in lines), initial=0)]
 
     def spans(
         self,
@@ -167,18 +166,10 @@ class _Splitter:
 
 def _merged(lines: Sequence[str], spans: Iterator[_Span]) -> Iterator[_Span]:
     """Drop empty spans and merge neighbours with the same names."""
-    held: _Span | None = None
-    for span in spans:
-        if not any(line.strip() for line in lines[span.start : span.end]):
-            continue
-        if held is not None and held.names == span.names:
-            held = _Span(held.start, span.end, held.names)
-            continue
-        if held is not None:
-            yield held
-        held = span
-    if held is not None:
-        yield held
+    filled = (span for span in spans if any(line.strip() for line in lines[span.start : span.end]))
+    for names, group in groupby(filled, lambda span: span.names):
+        same = [*group]
+        yield _Span(same[0].start, same[-1].end, names)
 
 
 # Plain text: one section.

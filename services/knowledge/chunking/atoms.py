@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 
 from core.citing.passages import sentences
@@ -72,7 +73,8 @@ def span_of(text: str, start: int, end: int, ruler: Ruler) -> Span | None:
 
 def cut_to_fit(text: str, span: Span, ruler: Ruler) -> Iterator[Span]:
     """Yield the span in pieces within the ruler's limit (a single character is never cut). Linear time."""
-    return _cut(text, span, ruler, (_sentences, _clauses, _words))
+    clauses, words = partial(_between, mark=_CLAUSE_END), partial(_between, mark=_WORD_END)
+    return _cut(text, span, ruler, (_sentences, clauses, words))
 
 
 def _cut(text: str, span: Span, ruler: Ruler, cuts: Sequence[Cut]) -> Iterator[Span]:
@@ -89,14 +91,6 @@ def _cut(text: str, span: Span, ruler: Ruler, cuts: Sequence[Cut]) -> Iterator[S
 def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     for sentence in sentences(text[start:end]):
         yield start + sentence.start, start + sentence.end
-
-
-def _clauses(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    return _between(text, start, end, _CLAUSE_END)
-
-
-def _words(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    return _between(text, start, end, _WORD_END)
 
 
 def _between(text: str, start: int, end: int, mark: re.Pattern[str]) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,13 +32,12 @@ from services.operations.backup.writer import (
     only_one,
     writing,
 )
-from services.operations.copying import CopiedStore, StoreCopier, check_room
+from services.operations.copying import CopiedCollection, StoreCopier, check_room
 from services.store.clock import utc_now_us
 from services.store.dialect import StoreUpkeep, UnsupportedByStoreError, VectorStore
 from services.store.receipts import ReceiptStore
 
 EMBEDDED, SERVER = "embedded", "server"
-Fill = Callable[[ArchiveWriter], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +100,18 @@ class Backups:
         reserve_bytes = self._settings.low_disk_mb << 20
         with ExitStack() as spools:
             if isinstance(self._store, StoreUpkeep):
-                copier = StoreCopier(self._store, names, path.parent, reserve_bytes, utc_now_us)
+                copier = StoreCopier(self._store, names, path.parent, reserve_bytes)
                 copied = await copier.copy(self._store, spools)
-                return await asyncio.to_thread(_write_points, path, copied, self._images)
+                return await asyncio.to_thread(
+                    _write, path, copied.collections, self._images, copied.moment_us, EMBEDDED
+                )
             if self._snapshots is None:
                 raise UnsupportedByStoreError("this store supports neither change feeds nor snapshots")
             moment_us = utc_now_us()
             fetched = await fetch_snapshots(
                 self._store, self._snapshots, names, path.parent, reserve_bytes, spools
             )
-            return await asyncio.to_thread(_write_snapshots, path, fetched, moment_us, self._images)
+            return await asyncio.to_thread(_write, path, fetched, self._images, moment_us, SERVER)
 
     async def _note(self, report: BackupReport, reason: str, began_us: int) -> None:
         """Write the receipt, unless the store is of an earlier version and has no collection for it yet."""
@@ -121,15 +122,6 @@ class Backups:
             Receipt("", ReceiptKind.BACKUP, reason, began_us, utc_now_us(), counts=report.points,
                     bytes_after=report.size_bytes, details=details)
         )  # fmt: skip
-
-
-def _write_points(path: Path, copied: CopiedStore, images: ImageFiles) -> Manifest:
-    def fill(archive: ArchiveWriter) -> None:
-        for each in copied.collections:
-            archive.add_points(each.role, each.name, each.shape, each.spool.frames())
-        _add_images(archive, images)
-
-    return _write(path, fill, copied.moment_us, EMBEDDED)
 
 
 def _add_images(archive: ArchiveWriter, images: ImageFiles) -> None:
@@ -144,21 +136,21 @@ def _add_images(archive: ArchiveWriter, images: ImageFiles) -> None:
         archive.add_points(Role.IMAGES, FOLDER, Shape({}, {}, {}), chain([first], frames))
 
 
-def _write_snapshots(
-    path: Path, fetched: list[FetchedSnapshot], moment_us: int, images: ImageFiles
+def _write(
+    path: Path,
+    collections: Sequence[CopiedCollection | FetchedSnapshot],
+    images: ImageFiles,
+    moment_us: int,
+    engine: str,
 ) -> Manifest:
-    def fill(archive: ArchiveWriter) -> None:
-        for each in fetched:
-            archive.add_snapshot(each.role, each.name, each.shape, each.chunks(), each.points)
-        _add_images(archive, images)
-
-    return _write(path, fill, moment_us, SERVER)
-
-
-def _write(path: Path, fill: Fill, moment_us: int, engine: str) -> Manifest:
     created = datetime.fromtimestamp(moment_us / 1_000_000, UTC).isoformat(timespec="milliseconds")
     with writing(path) as archive:
-        fill(archive)
+        for each in collections:
+            if isinstance(each, FetchedSnapshot):
+                archive.add_snapshot(each.role, each.name, each.shape, each.chunks(), each.points)
+            else:
+                archive.add_points(each.role, each.name, each.shape, each.spool.frames())
+        _add_images(archive, images)
         manifest = Manifest(
             FORMAT, _made_by(), moment_us, created.replace("+00:00", "Z"), engine, archive.members
         )

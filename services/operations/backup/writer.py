@@ -8,7 +8,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,8 +128,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
                 raise FileExistsError(errno.EEXIST, "the file already exists", str(path))
             partial.rename(path)
         finally:
-            with suppress(FileNotFoundError):
-                partial.unlink()
+            partial.unlink(missing_ok=True)
         failpoint("backup.renamed")
         sync_folder(path.parent)
 

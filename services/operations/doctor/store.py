@@ -184,8 +184,7 @@ async def _vectors(store: VectorStore, collection: str) -> Finding:
 
 def _has_command() -> Filter:
     """Match slash commands, stored with a name; in a question the field is missing or empty."""
-    none = [is_empty("command"), equals("command", "")]
-    return Filter(must_not=[*none])
+    return Filter(must_not=[is_empty("command"), equals("command", "")])
 
 
 async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Finding]:

@@ -15,9 +15,10 @@ import structlog
 
 from config.settings import StoreSettings
 from core.errors import StoreUnavailableError
-from core.operations.archive import SUFFIX, BadArchiveError
+from core.operations.archive import BadArchiveError
 from core.operations.erasure import CopyHit, Left, Searched
 from services.operations.backup.reader import can_be_searched, holds, open_archive
+from services.operations.backup.writer import archives_in
 from services.operations.reembedding.folders import StoreFolders
 from services.store.dialect import Reclaimed
 
@@ -99,11 +100,7 @@ class Copies:
         return len(holding)
 
     def _archives(self) -> list[Path]:
-        if not self._backups.is_dir():
-            return []
-        return sorted(
-            path for path in self._backups.iterdir() if path.name.endswith(SUFFIX) and path.is_file()
-        )
+        return sorted(archives_in(self._backups)) if self._backups.is_dir() else []
 
     def _stores(self) -> tuple[list[Path], list[Path]]:
         """Return the stores that were replaced, and the copy prepared to replace this one, if any."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.failpoints import failpoint
+from core.knowledge import SHARED_OWNER
 from core.operations.erasure import ERASED_ID, ErasedKind, Quoted, Quotes, Traced
 from core.prompt.fence import without_document
 from services.conversation.turns import TurnStore
@@ -38,11 +39,8 @@ _SCRUBBED = [
 
 @dataclass(frozen=True, slots=True)
 class DocumentErasure:
-    """`texts` are the document's known sentences, for the search of the full proof."""
-
     counts: Counter[str]
     quoted: Quoted
-    texts: Quotes
 
 
 class DocumentEraser:
@@ -51,7 +49,6 @@ class DocumentEraser:
     def __init__(self, parts: ErasureParts) -> None:
         self._store, self._names, self._turns = parts.store, parts.names, parts.turns
         self._knowledge, self._qa_log = parts.knowledge, parts.qa_log
-        self._shared_owner = parts.shared_owner
         self._documents = DocumentStore(parts.store, parts.names, utc_now_us)
         self._chunks = ChunkStore(parts.store, parts.names)
         self._spool = Spool(parts.names.data_dir / FOLDER)
@@ -66,7 +63,7 @@ class DocumentEraser:
             document_id,
             owner=owner,
             document_ids=(document_id,),
-            shared=owner == self._shared_owner,
+            shared=owner == SHARED_OWNER,
         )
         point_filter = Filter(must=[equals("document_id", document_id)])
         ids = await self._reader.ids(self._names.knowledge_collection, point_filter)
@@ -103,7 +100,8 @@ class DocumentEraser:
         await self._store.set_payload(self._names.knowledge_collection, {"ready": False}, points=of_it)
 
     async def erase(self, traced: Traced, texts: Quotes, *, everywhere: bool) -> DocumentErasure:
-        """Erase the document and its traces; adds the texts of its citations and personas to `texts`.
+        """Erase the document and its traces; adds the texts of its citations and personas to `texts`, for the
+        search of the full proof.
 
         With `everywhere` the manifests of all turns are read for personas that were the document's text.
         Raises StoreUnavailableError; a repeat then finishes the erasure.
@@ -123,7 +121,7 @@ class DocumentEraser:
         await self._remove(traced.name)
         counts = Counter(documents=1, chunks=chunk_count, turns_scrubbed=scrubbed, personas=changed)
         counts["log_lines_changed"] = lines
-        return DocumentErasure(counts, Quoted(tuple(quoted), await self._summarizing(quoted)), texts)
+        return DocumentErasure(counts, Quoted(tuple(quoted), await self._summarizing(quoted)))
 
     async def scrub(self, traced: Traced, texts: Quotes, turn_ids: Iterable[str]) -> None:
         """Remove the document's traces from turns that were being answered during the erasure."""

@@ -103,10 +103,8 @@ class Erasure:
             if options.with_answers:
                 done["turns"] += await self._erase_turns(quoted.turn_ids)
                 quoted = Quoted()
-        late = await self._when_ended(beside, lambda ids: self._document.scrub(traced, erased.texts, ids))
-        return await self._proven(
-            traced, options, began_us, done, quoted, erased.texts if full else None, late
-        )
+        late = await self._when_ended(beside, lambda ids: self._document.scrub(traced, texts, ids))
+        return await self._proven(traced, options, began_us, done, quoted, texts if full else None, late)
 
     async def owner(self, owner: str, options: ErasureOptions) -> Erased:
         """Erase all sessions, turns, documents, memories and log lines of one owner.
@@ -121,7 +119,7 @@ class Erasure:
         if options.dry_run:
             return Erased(traced.kind, True, counts)
         async with self._noted(traced, None, options):
-            traced, done = await self._owner.erase(traced)
+            done = await self._owner.erase(traced)
         return await self._proven(traced, options, began_us, done)
 
     async def _is_known(self, owner: str) -> bool:

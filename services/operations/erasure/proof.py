@@ -325,7 +325,6 @@ class ErasureParts:
     traces: TurnTraces
     receipts: ReceiptStore
     copies: Copies
-    shared_owner: str
     qa_log: QALog | None = None
     knowledge: KnowledgeBase | None = None
     answers: Answers | None = None

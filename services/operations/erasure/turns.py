@@ -128,7 +128,7 @@ class TurnEraser:
         done = _counted(erased)
         done["rewritten_questions"] += erased.rewordings
         if not sessions:
-            done["memories"] += (await self._remembered.forget_turns(traced.turn_ids)).deleted
+            done["memories"] += await self._remembered.forget_turns(traced.turn_ids)
             done["log_lines"] += await self._traces.erase_log(traced.turn_ids)
             done["images"] += await self._traces.erase_images(traced.turn_ids)
         return done
@@ -258,7 +258,7 @@ class OwnerEraser:
         ids = [choices_id(owner)]
         return bool(await self._reader.existing(self._names.operations_collection, ids))
 
-    async def erase(self, traced: Traced) -> tuple[Traced, Counter[str]]:
+    async def erase(self, traced: Traced) -> Counter[str]:
         """Erase all that is the owner's. Raises StoreUnavailableError; a repeat then finishes the erasure."""
         done: Counter[str] = Counter()
         await self._halt_all(traced.owner)
@@ -285,7 +285,7 @@ class OwnerEraser:
         await self._delete(self._names.document_collection, equals("owner", traced.owner))
         await self._store.delete(self._names.operations_collection, by_ids([choices_id(traced.owner)]))
         self._turns.forget_trees()
-        return traced, done
+        return done
 
     async def _delete_turns(self, traced: Traced) -> int:
         """Delete the turns, in rounds: turns started meanwhile are halted and deleted, too."""
@@ -332,10 +332,8 @@ class MemoryEraser:
 
     def __init__(self, parts: ErasureParts) -> None:
         self._store, self._turns = parts.store, parts.turns
-        self._memories, self._conversations = (
-            parts.names.memory_collection,
-            parts.names.conversation_collection,
-        )
+        self._memories = parts.names.memory_collection
+        self._conversations = parts.names.conversation_collection
         self._reader = StoreReader(parts.store)
 
     async def trace(self, memory_id: str) -> Traced:

@@ -170,7 +170,7 @@ class Reembed:
             progress = _RoundProgress(number, sum(stored.values()), on_progress)
             for spec in specs:
                 changes = await sync.round(spec, new_names[spec.name], progress.report)
-                progress.next(changes)
+                progress.all.add(changes)
                 made[spec.name].add(changes)
             if _is_level(progress.all, before, live=mode.live):
                 break
@@ -269,9 +269,6 @@ class _RoundProgress:
         done = self.all.compared + now.compared
         embedded = self.all.embedded + now.embedded
         self._on_progress(SyncProgress(self._number, done, max(self._total, done), embedded))
-
-    def next(self, finished: Changes) -> None:
-        self.all.add(finished)
 
 
 def _is_level(round_: Changes, before: int | None, *, live: bool) -> bool:

@@ -260,8 +260,7 @@ async def forget_old_prompts(
     The turns themselves stay, and `held` sessions keep everything. Raises StoreUnavailableError.
     """
     old = in_range("created_us", lt=now_us - days * DAY_US)
-    without_prompt = is_empty("prompt")
-    point_filter = Filter(must=[old], must_not=[without_prompt])
+    point_filter = Filter(must=[old], must_not=[is_empty("prompt")])
     ids = [
         str(record.id)
         async for record in turns.scroll(point_filter, with_payload=["session_id"])

@@ -96,7 +96,7 @@ class TurnTraces:
             await self._sessions.clear_title_from(session_id, turn_ids)
         if self._memories is not None and turns and memories:
             turn_ids = [turn_id for ids in turns.values() for turn_id in ids]
-            forgotten = (await self._memories.forget_turns(turn_ids)).deleted
+            forgotten = await self._memories.forget_turns(turn_ids)
         if self._data_dir is not None and turns:
             await delete_undo_files(self._data_dir)
         images = await self.erase_images({turn_id for ids in turns.values() for turn_id in ids})
@@ -133,7 +133,7 @@ class TurnTraces:
         summaries = await self._forget_summaries(session_id, None, turn_ids)
         memories = 0
         if self._memories is not None and turn_ids:
-            memories = (await self._memories.forget_turns(turn_ids)).deleted
+            memories = await self._memories.forget_turns(turn_ids)
         if self._data_dir is not None:
             await delete_undo_files(self._data_dir)
         lines = 0 if self._qa_log is None else await self._qa_log.erase_session(session_id)

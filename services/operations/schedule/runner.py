@@ -188,8 +188,8 @@ class SlotRunner:
     def _done(self, record: LeaseRecord, report: ExpiryReport) -> LeaseRecord:
         # ids are not stored: something erased later must not be named here
         result = replace(report, sessions={}, unparsable_ids=[])
-        done = replace(record, last_slot=record.slot, last_run_us=self._clock(), last_result=result)
-        return replace(done, last_error="")
+        now_us = self._clock()
+        return replace(record, last_slot=record.slot, last_run_us=now_us, last_result=result, last_error="")
 
     def _failed(self, record: LeaseRecord, error: Exception) -> LeaseRecord:
         now_us, over = self._clock(), record.attempts >= MAX_ATTEMPTS

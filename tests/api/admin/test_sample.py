@@ -38,7 +38,7 @@ def test_the_files_of_a_folder_are_the_supported_ones_in_order(folder: Path) -> 
 async def test_a_folder_is_added_once_and_failing_files_are_named_with_their_reason(
     bench: Bench, folder: Path
 ) -> None:
-    failed = await load_folder(bench.knowledge, folder, "shared")
+    failed = await load_folder(bench.knowledge, folder)
     assert list(failed) == ["empty.txt", "bad.md"]  # smallest file first
     assert failed["empty.txt"] == "file: the file is empty."
     page = await bench.knowledge.documents.page(["shared"], 10)
@@ -46,6 +46,6 @@ async def test_a_folder_is_added_once_and_failing_files_are_named_with_their_rea
     assert {document.external_id for document in ready} == {"index.md", "zh/index.md"}
     (folder / "bad.md").unlink()
     (folder / "empty.txt").unlink()
-    assert await load_folder(bench.knowledge, folder, "shared") == {}
+    assert await load_folder(bench.knowledge, folder) == {}
     again = await bench.knowledge.documents.page(["shared"], 10)
     assert [document for document in again.documents if not document.error] == ready

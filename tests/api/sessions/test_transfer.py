@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from api.sessions.transfer import SessionImporter
+from api.sessions.transfer import Index, SessionImporter
 from core.conversation.importing import ImportedSession, imported_turn
+from core.conversation.sessions import PersonaRules
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError, UnknownSessionError
 from core.images import ImageData
@@ -45,6 +46,16 @@ def many(count: int) -> ImportedSession:
     return ImportedSession("local", [imported_turn(f"q{at}", f"a{at}") for at in range(count)], uid())
 
 
+def index_nothing(turns: Sequence[Turn]) -> None:
+    """Accept the turns and do nothing."""
+
+
+def importer_of(
+    folder: Path, sessions: SessionStore, turns: TurnStore, index: Index = index_nothing
+) -> SessionImporter:
+    return SessionImporter(sessions, turns, images_in(folder, turns), PersonaRules(), index)
+
+
 async def is_empty(store: VectorStore) -> bool:
     return [(await store.count(name)).count for name in (TURNS, SESSIONS)] == [0, 0]
 
@@ -53,13 +64,12 @@ async def test_when_the_store_fails_during_an_import_nothing_remains(tmp_path: P
     """Discriminates: not deleting what was already written; writing the session's record first."""
     async with open_edge(tmp_path) as store:
         failing = FailingTurnStore(store, TURNS)
-        importer = SessionImporter(SessionStore(store, SESSIONS), failing, images_in(tmp_path, failing))
+        importer = importer_of(tmp_path, SessionStore(store, SESSIONS), failing)
         with pytest.raises(StoreUnavailableError):
             await importer.run(many(250))
         assert failing.written
         assert await is_empty(store)
-        turns = TurnStore(store, TURNS)
-        whole = SessionImporter(SessionStore(store, SESSIONS), turns, images_in(tmp_path, turns))
+        whole = importer_of(tmp_path, SessionStore(store, SESSIONS), TurnStore(store, TURNS))
         assert len((await whole.run(many(250))).turn_ids) == 250
 
 
@@ -69,7 +79,7 @@ async def test_the_remains_of_a_crashed_import_belong_to_no_session_and_are_dele
     """Discriminates: not recording what is being written."""
     async with open_edge(tmp_path) as store:
         sessions, turns = SessionStore(store, SESSIONS), TurnStore(store, TURNS)
-        importer = SessionImporter(sessions, turns, images_in(tmp_path, turns))
+        importer = importer_of(tmp_path, sessions, turns)
         await importer.run(many(3))
         cut = uid()
         await sessions.reserve(cut, "local")
@@ -91,11 +101,10 @@ async def test_imported_turns_have_sparse_vectors_immediately_and_are_passed_to_
     )
     indexed: list[str] = []
     async with open_edge(tmp_path) as store:
-        stored = TurnStore(store, TURNS)
-        importer = SessionImporter(
+        importer = importer_of(
+            tmp_path,
             SessionStore(store, SESSIONS),
-            stored,
-            images_in(tmp_path, stored),
+            TurnStore(store, TURNS),
             index=lambda turns: indexed.extend(turn.question for turn in turns),
         )
         imported = await importer.run(fields)

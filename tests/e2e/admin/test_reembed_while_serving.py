@@ -152,7 +152,7 @@ async def test_only_one_copy_runs_and_an_unknown_embedding_is_refused(tmp_path: 
         job.start(SLOW)
         with pytest.raises(ConflictError):
             job.start(WIDER)
-        await job.close()
+        await job.cancel()
         job.start("llama_index:tests.support.nowhere:Nothing")
         state = await ended(job)
         assert (state.status, "nowhere" in state.error) == ("failed", True)

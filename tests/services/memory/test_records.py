@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from core.memory.record import Memory, MemoryType
 from core.relevance.sparse import encode_query
-from services.memory.records import ForgottenMemories, MemoryRecords, MemorySwitch
+from services.memory.records import MemoryRecords, MemorySwitch
 from services.store.dialect import Point
 from services.store.points import IDS_AT_ONCE
 from tests.services.conversation.stores import open_edge, open_memory, payloads, uid
@@ -45,18 +45,18 @@ async def test_a_memory_is_deleted_with_its_last_source_turn(parts: Parts) -> No
         a_memory(5, 10, 20),
     ):
         await parts.memories.put(memory)
-    assert await parts.memories.forget_turns([uid(10), uid(11)]) == ForgottenMemories(2, 2)
+    assert await parts.memories.forget_turns([uid(10), uid(11)]) == 2
     assert await parts.memories.of_owner("local") == [a_memory(3, 12), a_memory(4), a_memory(5, 20)]
-    assert await parts.memories.forget_turns([uid(10), uid(11)]) == ForgottenMemories()
-    assert await parts.memories.forget_turns([uid(12), uid(20)]) == ForgottenMemories(2, 0)
-    assert await parts.memories.forget_turns([]) == ForgottenMemories()
+    assert await parts.memories.forget_turns([uid(10), uid(11)]) == 0
+    assert await parts.memories.forget_turns([uid(12), uid(20)]) == 2
+    assert await parts.memories.forget_turns([]) == 0
 
 
 async def test_a_memory_of_turns_in_two_chunks_is_deleted_once(parts: Parts) -> None:
     turns = range(1_000, 1_000 + 2 * IDS_AT_ONCE)
     await parts.memories.put(a_memory(1, *turns))
     await parts.memories.put(a_memory(2, 1, *turns))
-    assert await parts.memories.forget_turns([uid(number) for number in turns]) == ForgottenMemories(1, 3)
+    assert await parts.memories.forget_turns([uid(number) for number in turns]) == 1
     assert await parts.memories.of_owner("local") == [a_memory(2, 1)]
 
 
@@ -64,7 +64,7 @@ async def test_a_damaged_memory_is_omitted_and_can_still_be_forgotten(parts: Par
     await parts.memories.put(a_memory(1, 10))
     await parts.store.set_payload(MEMORIES, {"content": 7, "turn_ids": uid(10)}, points=[uid(1)])
     assert await parts.memories.of_owner("local") == []
-    assert await parts.memories.forget_turns([uid(10)]) == ForgottenMemories(1, 0)
+    assert await parts.memories.forget_turns([uid(10)]) == 1
     assert await payloads(parts.store, MEMORIES) == {}
 
 

@@ -47,7 +47,7 @@ class Bench:
         settings = SourceSettings(folder=self.folder, **source)
         return FolderSync(
             self.knowledge, {name: settings}, self.store, StoreSettings(data_dir=self.data_dir),
-            shared_owner="shared", max_file_bytes=MOST_BYTES, pace=pace,
+            max_file_bytes=MOST_BYTES, pace=pace,
         )  # fmt: skip
 
     async def run(self, allow_removals: bool = False, **source: Any) -> SyncReport:

@@ -65,7 +65,7 @@ class Bench:
     def sync(self, **source: Any) -> FolderSync:
         return FolderSync(
             self.knowledge, {SOURCE: SourceSettings(folder=self.folder, **source)}, self.store,
-            StoreSettings(data_dir=self.data_dir), shared_owner="shared", max_file_bytes=1_000_000,
+            StoreSettings(data_dir=self.data_dir), max_file_bytes=1_000_000,
             pace=QUICK_PACE,
         )  # fmt: skip
 
@@ -208,7 +208,7 @@ async def test_forgetting_a_source_leaves_no_chunk(bench: Bench) -> None:
     await bench.run()
     other = FolderSync(
         bench.knowledge, {}, bench.store, StoreSettings(data_dir=bench.data_dir),
-        shared_owner="shared", max_file_bytes=1,
+        max_file_bytes=1,
     )  # fmt: skip
     (left,) = (await other.state()).left
     assert "no longer configured: 1 document left; wenmai sync --forget docs" in left.message

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import takewhile
@@ -81,12 +81,19 @@ def within(element: _Element, *, boxes: bool = False) -> Iterator[_Element]:
 
 def inner_content(parent: _Element) -> Iterator[_Element]:
     """Paragraphs and tables, including those in content controls and insertions."""
+    return _outermost(parent, (PARAGRAPH, TABLE), lambda child: child.tag in _TEXT_WRAPPERS)
+
+
+def _outermost(
+    parent: _Element, tags: Collection[str], is_entered: Callable[[_Element], bool]
+) -> Iterator[_Element]:
+    """The elements with these tags, in document order, but not those inside them. Iterative."""
     pending = [*reversed(parent)]
     while pending:
         child = pending.pop()
-        if child.tag in (PARAGRAPH, TABLE):
+        if child.tag in tags:
             yield child
-        elif child.tag in _TEXT_WRAPPERS:
+        elif is_entered(child):
             pending.extend(reversed(child))
 
 
@@ -124,13 +131,7 @@ def _is_checked(box: _Element) -> bool:
 
 def text_boxes(paragraph: _Element) -> Iterator[_Element]:
     """The paragraph's outermost text boxes."""
-    pending = [*reversed(paragraph)]
-    while pending:
-        child = pending.pop()
-        if child.tag == TEXT_BOX:
-            yield child
-        elif child.tag not in _SKIPPED:
-            pending.extend(reversed(child))
+    return _outermost(paragraph, (TEXT_BOX,), lambda child: child.tag not in _SKIPPED)
 
 
 def references(paragraph: _Element, kind: str) -> list[str]:
@@ -212,13 +213,7 @@ def _is_continued(cell: _Element) -> bool:
 
 
 def _children(parent: _Element, tag: str) -> Iterator[_Element]:
-    pending = [*reversed(parent)]
-    while pending:
-        child = pending.pop()
-        if child.tag == tag:
-            yield child
-        elif child.tag in _WRAPPERS:
-            pending.extend(reversed(child))
+    return _outermost(parent, (tag,), lambda child: child.tag in _WRAPPERS)
 
 
 _HEADING_STYLE = re.compile(r"(?:heading|标题|標題)\s*([1-9])$", re.IGNORECASE)
