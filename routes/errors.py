@@ -226,6 +226,7 @@ MAX_DISCARDED_BYTES = 64_000_000
 QUESTIONS = "/knowledge_chat_conversation"
 MAX_QUESTION_BYTES = 32_000_000  # with images; base64 adds a third
 MAX_BODY_BYTES = 1_000_000  # the longest question that can be allowed takes 400,000 without images
+_PAGE = re.compile(r"/+$|/web/")  # the page itself and its files
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
@@ -260,7 +261,7 @@ class EdgeMiddleware:
         if scope["path"] != root_path and not scope["path"].startswith(f"{root_path}/"):
             scope["path"] = root_path + scope["path"]  # from a proxy that strips the prefix
         path = path_of(scope)
-        if path.endswith("/") and path.strip("/") and "text/html" not in headers.get("accept", ""):
+        if path.endswith("/") and "text/html" not in headers.get("accept", "") and not _PAGE.match(path):
             # Redirected, programs lose body or key. Browsers are redirected: the pages' links are relative.
             path = path.rstrip("/")
             scope["path"] = root_path + path
