@@ -27,7 +27,8 @@ WenmaiError
 │   └── UnknownLibraryError          a module or a batch
 ├── ConflictError                    clashes with what is stored or running
 │   ├── TurnConflictError
-│   └── SessionBusyError
+│   ├── SessionBusyError
+│   └── StillRunningError            once that has ended, the same request is accepted
 ├── TooManyStreamsError
 ├── TooManyUploadsError              one owner's, or everybody's; in a while there is room
 ├── ShuttingDownError
@@ -189,6 +190,10 @@ class TurnConflictError(ConflictError):
 
 class SessionBusyError(ConflictError):
     code = "session_busy"
+    retryable = True
+
+
+class StillRunningError(ConflictError):
     retryable = True
 
 

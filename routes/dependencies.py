@@ -228,6 +228,13 @@ def parse_strict(body: bytes) -> Any:
         raise MalformedRequestError(f"The body is not valid JSON: {error}.") from error
 
 
+async def file_body(request: Request) -> bytes:
+    """Return the body, which is a file. Raises UnsupportedMediaError for a form that contains one."""
+    if request.headers.get("content-type", "").lower().startswith("multipart/"):
+        raise UnsupportedMediaError("Send the file itself, not a form (curl --data-binary @FILE).")
+    return await request.body()
+
+
 def check_headers(request: Request) -> None:
     """Raises UnsupportedMediaError unless the headers declare plain JSON."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()

@@ -193,7 +193,12 @@ def _methods_of(request: Request) -> set[str]:
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    return error_response(request, 422, *_described(error.errors(), 1))
+    faults = error.errors()
+    code, message = _described(faults, 1)
+    where, *_, name = faults[0]["loc"]
+    if code == EdgeCode.MISSING_FIELD and where == "query":
+        message += f", a parameter in the address (?{name}=…)"
+    return error_response(request, 422, code, message)
 
 
 async def _crash(request: Request, error: Exception) -> JSONResponse:
@@ -221,6 +226,7 @@ MAX_DISCARDED_BYTES = 64_000_000
 QUESTIONS = "/knowledge_chat_conversation"
 MAX_QUESTION_BYTES = 32_000_000  # with images; base64 adds a third
 MAX_BODY_BYTES = 1_000_000  # the longest question that can be allowed takes 400,000 without images
+_PAGE = re.compile(r"/+$|/web/")  # the page itself and its files
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
@@ -255,6 +261,10 @@ class EdgeMiddleware:
         if scope["path"] != root_path and not scope["path"].startswith(f"{root_path}/"):
             scope["path"] = root_path + scope["path"]  # from a proxy that strips the prefix
         path = path_of(scope)
+        if path.endswith("/") and "text/html" not in headers.get("accept", "") and not _PAGE.match(path):
+            # Redirected, programs lose body or key. Browsers are redirected: the pages' links are relative.
+            path = path.rstrip("/")
+            scope["path"] = root_path + path
         send = _with_headers(send, request_id, self._cors(headers))
         try:
             self._check_caller(headers, scope["method"], path)
@@ -390,6 +400,8 @@ _ERROR_CODES = {
     errors.QuestionTooLongError.code: "context_length_exceeded",
     errors.TooManyStreamsError.code: "rate_limit_exceeded",
 }
+# Our fields in the terms of OpenAI's clients; the parameter is the first word.
+_TERMS = {"question": "messages (the last one)", "model_id": "model"}
 _REFUSED_PARAM = re.compile(r"(?:missing: )?([a-z_]+(?:\.\w+)*)(?::|$)")
 
 
@@ -421,5 +433,9 @@ def error_in_openai(status: int, error: dict[str, Any]) -> dict[str, Any]:
     kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
     kind = "server_error" if status >= 500 else kinds.get(status, "invalid_request_error")
     refused = _REFUSED_PARAM.match(error["message"]) if kind == "invalid_request_error" else None
-    param = refused[1].replace("model_id", "model") if refused else None
+    param = None
+    if refused:
+        term = _TERMS.get(refused[1], refused[1])
+        error = {**error, "message": error["message"].replace(refused[1], term, 1)}
+        param = term.partition(" ")[0]
     return {**error, "code": _ERROR_CODES.get(error["code"], error["code"]), "type": kind, "param": param}

@@ -193,7 +193,7 @@ class ModelCheck:
     text: FailureTexts
 
     async def run(self, model_id: str = "") -> list[Checked]:
-        """Check every model in parallel, or one language model alone, each within ten seconds; the built-in
+        """Check every model in parallel, or one language model alone, each within a minute; the built-in
         answerer and reranker only compute and are skipped. Raises UnknownModelError."""
         if model_id:
             return [await check_llm(self.llms.get(model_id))]

@@ -12,7 +12,7 @@ import structlog
 from pydantic import ValidationError
 
 from config.settings import ModelSettings, StoreSettings
-from core.errors import BadRequestError, ConflictError, StartRefusedError, WenmaiError
+from core.errors import BadRequestError, StartRefusedError, StillRunningError, WenmaiError
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.beside import CopyBeside, OpenFolder
 from services.operations.reembedding.folders import StoreFolders
@@ -24,12 +24,14 @@ log = structlog.get_logger()
 
 OpenEmbedding = Callable[[ModelSettings], AbstractAsyncContextManager[EmbeddingService]]
 BUSY_WAIT_S = 5.0  # longest wait between two batches while answers are being written
+CONTINUED = "it did not end before the server did; POST /admin/reembed?dry_run=false with it continues"
 REST_S = 0.01  # between any two batches, so that other work gets its turn
 
 
 @dataclass(frozen=True, slots=True)
 class ReembedState:
-    """`status`: idle, running, prepared, failed or cancelled. Times are UTC microseconds, 0 if not yet.
+    """`status`: idle, running, prepared, failed, cancelled, or interrupted by the end of the server. Times
+    are UTC microseconds, 0 if not yet.
 
     Round 1 embeds everything that is missing, later rounds what was written meanwhile. In this round `done`
     of `total` points are compared and `embedded` received their vectors.
@@ -69,8 +71,16 @@ class StoreReembedding:
         self._open_embedding = open_embedding
         self._open_folder = open_folder
         self._folders = StoreFolders(folder)
-        self._state = ReembedState()
+        self._state = self._earlier()
         self._task: asyncio.Task[None] | None = None
+
+    def _earlier(self) -> ReembedState:
+        """Return the state in which an earlier start of the server left the copy."""
+        copied = None if self._names.qdrant_url else self._folders.copied_as(self._names)
+        if copied is None:
+            return ReembedState()
+        status, error = ("prepared", "") if self._folders.is_prepared else ("interrupted", CONTINUED)
+        return ReembedState(status, copied.embedding, copied.dimension, error=error)
 
     def state(self) -> ReembedState:
         return self._state
@@ -84,9 +94,9 @@ class StoreReembedding:
             raise BadRequestError(f"embedding: {error}") from error
 
     def start(self, embedding: str) -> ReembedState:
-        """Start or resume. Raises BadRequestError, ConflictError when one is already running."""
+        """Start or resume. Raises BadRequestError, StillRunningError when one is already running."""
         if self._is_running():
-            raise ConflictError("A re-embedding is running: GET /admin/reembed shows its progress.")
+            raise StillRunningError("A re-embedding is running: GET /admin/reembed shows its progress.")
         settings = self._settings_for(embedding)
         self._state = ReembedState("running", embedding=embedding, began_us=utc_now_us())
         self._task = asyncio.create_task(self._run(settings), name="reembed")

@@ -20,7 +20,7 @@ from config.settings import ModelSettings, Settings
 from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE, unread
 from config.tables import LLMSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError, StoreLockedError, WenmaiError
-from core.operations.reports import Finding, fail, ok, warn
+from core.operations.reports import Finding, answered, fail, ok, warn
 from services.llm_service import configured_llms
 from services.operations.doctor import machine
 from services.operations.doctor.models import LIMIT_S, QUESTION, Checked, check, check_llm, check_reranker
@@ -97,7 +97,7 @@ async def _answer_finding(
         return fail(name, str(error))
     if checked.error is not None:
         return fail(name, text(checked.error, "en", checked.model_id))
-    return ok(name, f"answered in {checked.time_ms:.0f} ms")
+    return answered(name, checked.time_ms)
 
 
 async def _ask_llm(settings: Settings, model_id: str, entry: LLMSettings, stack: AsyncExitStack) -> Checked:

@@ -22,7 +22,7 @@ from core.conversation.sessions import (
 )
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Feedback, Turn
-from core.errors import ConflictError, NotFoundError, UnknownTurnError
+from core.errors import NotFoundError, StillRunningError, UnknownTurnError
 from core.memory.record import Memory
 from services.conversation.episodes import Episodes
 from services.conversation.images import QuestionImages
@@ -199,11 +199,11 @@ class SessionsHandler:
     async def rate(self, turn_id: str, owner: str, feedback: Feedback) -> Turn:
         """Store a reader's feedback on the answer; nothing else of the turn changes.
 
-        Raises UnknownTurnError, and ConflictError while the answer is still being written.
+        Raises UnknownTurnError, and StillRunningError while the answer is still being written.
         """
         turn = await self.turn(turn_id, owner)
         if not turn.status.finished:
-            raise ConflictError("The turn is still being answered; rate it when that is done.")
+            raise StillRunningError("The turn is still being answered; rate it when that is done.")
         try:
             await self._turns.set_payload(feedback_payload(feedback), [turn_id])
         except UnknownPointError as error:  # erased meanwhile

@@ -78,7 +78,8 @@ def read_export(value: Any, owner: str) -> Export:
             raws = [read(each) for each in listed]
             return Export(product, tuple(_conversation(raw, product, owner) for raw in raws))
     raise BadRequestError(
-        "file: this is neither an export of ChatGPT, Claude, Open WebUI or LibreChat nor a list of messages."
+        "file: this is neither an export of ChatGPT, Claude, Open WebUI or LibreChat nor a list of messages. "
+        "For an export of Wenmai, use POST /sessions/import."
     )
 
 

@@ -44,6 +44,17 @@ def fail(name: str, sentence: str) -> Finding:
     return Finding(Level.FAIL, name, sentence)
 
 
+SLOW_MS = 10_000
+
+
+def answered(name: str, time_ms: float) -> Finding:
+    """A model's finding: a warning if its users wait long."""
+    if time_ms < SLOW_MS:
+        return ok(name, f"answered in {time_ms:.0f} ms")
+    slow = f"slow: answered in {time_ms / 1_000:.0f} s; questions wait TOKEN_TIMEOUT_S for each token"
+    return warn(name, slow)
+
+
 def exit_code(findings: list[Finding]) -> int:
     """Return 0 without failures (warnings allowed), else 1."""
     return int(any(finding.level is Level.FAIL for finding in findings))

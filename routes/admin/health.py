@@ -138,7 +138,7 @@ async def check_models(
     model_id: Annotated[str, Query(max_length=200, description="Only this model.")] = "",
 ) -> wire.ModelCheck:
     """Ask every language model, the embedding and the reranker a short question, in parallel and for at most
-    ten seconds each. What only computes on this machine is left out. `model_id` checks one alone."""
+    a minute each. What only computes on this machine is left out. `model_id` checks one alone."""
     answers = []
     for each in await container.model_check.run(model_id):
         failure = each.error.failure if each.error else None

@@ -60,7 +60,7 @@ async def start_reembedding(
 
 @router.get("/reembed", responses=errors(401, 403, 503))
 async def reembedding_state(container: ContainerDep, admin: Admin) -> ReembedState:
-    """The progress: `status` is idle, running, prepared, failed or cancelled."""
+    """The progress: `status` is idle, running, prepared, failed, cancelled or interrupted."""
     return ReembedState.model_validate(container.reembedding.state())
 
 

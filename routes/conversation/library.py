@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from core.conversation.sessions import MAX_NAME_CHARS
 from core.library import MAX_ITEMS, Batch
-from routes.dependencies import Admin, ContainerDep, Owner
+from routes.dependencies import Admin, ContainerDep, Owner, file_body
 from routes.openapi import WireRoute, errors
 from routes.wire import server as wire
 from routes.wire.fields import AtMost, PlainText
@@ -67,14 +67,14 @@ async def read_batch(
     openapi_extra=FILE,
     responses={
         200: {"model": wire.LibraryBatchName, "description": "It replaced the previous file."},
-        **errors(403, 413, 507),
+        **errors(403, 413, 415, 507),
     },
 )
 async def write_batch(
     module: str, batch: str, request: Request, response: Response, container: ContainerDep, admin: Admin
 ) -> wire.LibraryBatchName:
     """Upload a file for all users; `batch` is its name with the extension: .md, .csv or .json."""
-    written, is_new = await container.library.write(module, batch, await request.body())
+    written, is_new = await container.library.write(module, batch, await file_body(request))
     if not is_new:
         response.status_code = 200
     return _name_reply(written)

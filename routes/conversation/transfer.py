@@ -23,7 +23,7 @@ from core.dates import is_moment, rfc3339
 from core.images import ImageData, data_url
 from core.text import is_mostly_chinese
 from routes.conversation.replies import limits_reply, session_reply
-from routes.dependencies import ContainerDep, Owner, check_headers, read_model
+from routes.dependencies import ContainerDep, Owner, check_headers, file_body, read_model
 from routes.openapi import Responses, WireRoute, body_schema, errors
 from routes.stream import citation_reply, warning_reply
 from routes.wire.fields import Reply
@@ -85,7 +85,7 @@ async def import_foreign(
 ) -> ForeignImport:
     """Import conversations from an export of ChatGPT (also its zip), Claude, Open WebUI or LibreChat, or
     lists of OpenAI messages. Stored turns are left alone: sending a file again adds only what is new."""
-    plan = await container.foreign.run(await request.body(), owner, apply=apply)
+    plan = await container.foreign.run(await file_body(request), owner, apply=apply)
     listed = [
         PlannedConversation(
             session_id=each.session_id,

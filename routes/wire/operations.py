@@ -298,8 +298,9 @@ class ReembedState(Reply):
 
     model_config = example(_REEMBEDDING)
 
-    status: Literal["idle", "running", "prepared", "failed", "cancelled"] = Field(
-        description="The state; prepared: the next start configured with this embedding uses the new vectors."
+    status: Literal["idle", "running", "prepared", "failed", "cancelled", "interrupted"] = Field(
+        description="The state; prepared: the next start configured with this embedding uses the new "
+        "vectors; interrupted: by the end of the server, and the next POST continues."
     )
     embedding: str = Field(description="The new embedding.")
     dimension: int = Field(description="The dimension of its vectors.")
@@ -309,7 +310,7 @@ class ReembedState(Reply):
     embedded: int = Field(description="Points embedded in this round.")
     began_us: int = Field(description="When the re-embedding began, in UTC microseconds; 0: not yet.")
     ended_us: int = Field(description="When the re-embedding ended; 0: not yet.")
-    error: str = Field(description='Why the re-embedding failed; "" if it did not.')
+    error: str = Field(description='Why the re-embedding failed or is interrupted; "" if it is not.')
 
 
 class SyncBody(BaseModel):

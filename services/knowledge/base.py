@@ -10,7 +10,7 @@ from typing import Self
 import structlog
 
 from config.settings import StoreSettings
-from core.errors import ConflictError, UnknownDocumentError, WenmaiError
+from core.errors import ConflictError, StillRunningError, UnknownDocumentError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Addition, Changes, Document, JobSnapshot, Upload
 from services.knowledge.chunks import ChunkPage, ChunkStore, KnowledgeSize, SamplePrecedence
@@ -148,7 +148,7 @@ class KnowledgeBase:
         async with self._locks.of(document_id):
             stored = await self._stored(document_id, owners)
             if not stored.is_settled:
-                raise ConflictError("The document is being read; change it when that is done.")
+                raise StillRunningError("The document is being read; change it when that is done.")
             document = stored.document
             if changes.tags is not None and document.source:
                 raise ConflictError(

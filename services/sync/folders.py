@@ -15,8 +15,8 @@ from config.settings import StoreSettings
 from config.tables import SourceSettings
 from core.errors import (
     BadRequestError,
-    ConflictError,
     ShuttingDownError,
+    StillRunningError,
     StoreUnavailableError,
     UnavailableError,
     WenmaiError,
@@ -45,7 +45,7 @@ class SyncLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock without waiting. Raises ConflictError, naming its holder, and UnavailableError."""
+        """Take the lock without waiting. Raises StillRunningError with its holder, UnavailableError."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -54,7 +54,7 @@ class SyncLock:
         if not try_lock(descriptor):
             holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
             os.close(descriptor)
-            raise ConflictError(f"The folders are being synced by another process ({holder}).")
+            raise StillRunningError(f"The folders are being synced by another process ({holder}).")
         os.ftruncate(descriptor, 0)
         began = datetime.now(UTC).isoformat(timespec="seconds")
         os.pwrite(descriptor, f"process {os.getpid()}, since {began}\n".encode(), 0)
@@ -105,7 +105,7 @@ class FolderSync:
     async def run(self, source: str | None = None, allow_removals: bool = False) -> list[SyncReport]:
         """Sync one source, or all, one after the other. Failures are in the reports.
 
-        Raises UnknownSourceError, ConflictError during another run, ShuttingDownError.
+        Raises UnknownSourceError, StillRunningError during another run, ShuttingDownError.
         """
         names = self._chosen(source)
         self._begin()
@@ -157,7 +157,7 @@ class FolderSync:
     async def forget(self, source: str) -> int:
         """Remove the documents of a source that is no longer configured. Returns how many.
 
-        Raises BadRequestError if it is configured or has none, ConflictError, StoreUnavailableError.
+        Raises BadRequestError if it is configured or has none, StillRunningError, StoreUnavailableError.
         """
         if source in self._sources:
             raise BadRequestError(
@@ -198,7 +198,7 @@ class FolderSync:
         if self._closed:
             raise ShuttingDownError("The server is shutting down.")
         if self._began_us:
-            raise ConflictError("A sync is running: GET /admin/sync shows its progress.")
+            raise StillRunningError("A sync is running: GET /admin/sync shows its progress.")
         self._began_us = utc_now_us()  # before any await, so that only one of two callers gets here
         try:
             self._lock.acquire()

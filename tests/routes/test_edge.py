@@ -90,6 +90,40 @@ async def test_a_refused_method_gets_every_method_of_its_path(local: App) -> Non
     assert response.headers["allow"] == "DELETE, GET, HEAD"
 
 
+async def test_a_slash_at_the_end_changes_nothing_for_programs(shared: App) -> None:
+    """Discriminates: a redirect without a body, on which clients lose the question or the key; limits by
+    exact path."""
+    headers = {"authorization": f"Bearer {KEY}"}
+    for path in (CHAT, f"{CHAT}/", f"{CHAT}//"):
+        asked = {"question": "What is a walnut?", "stream": False}
+        assert (await shared.client.post(path, json=asked, headers=headers)).json()["session_id"], path
+    for path in ("/sessions/", "/v1/models/", "/documents/", "/health/live/", "/v1/models/wenmai/"):
+        assert (await shared.client.get(path, headers=headers)).status_code == 200, path
+    large = await shared.client.post(f"{CHAT}/", content=b"a" * 1_500_000, headers=headers)
+    assert large.status_code == 415  # a question may have images
+    missing = await shared.client.get("/nothing/", headers=headers)
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "not_found")
+    page = await shared.client.get("/docs/", headers={"accept": "text/html,*/*;q=0.8"})
+    assert (page.status_code, page.headers["location"].endswith("/docs")) == (307, True)
+
+
+async def test_a_form_is_refused_where_the_body_is_the_file(local: App) -> None:
+    """Discriminates: a form's boundaries and headers stored as the file's text."""
+    form = {"file": ("a.md", b"# A\n\nBe brief.")}
+    for method, path in (("PUT", "/library/personas/a.md"), ("POST", "/sessions/import/file")):
+        response = await local.client.request(method, path, files=form)
+        assert response.status_code == 415, path
+        assert "--data-binary" in response.json()["error"]["message"]
+    assert (await local.client.get("/library")).json()["modules"] == []
+
+
+async def test_a_missing_parameter_is_named_as_one(local: App) -> None:
+    """Discriminates: `missing: kind` to a client that sent it in the body."""
+    response = await local.client.post("/admin/erase", json={"kind": "owner", "id": "local"})
+    message = response.json()["error"]["message"]
+    assert (response.status_code, message) == (422, "missing: kind, a parameter in the address (?kind=…)")
+
+
 async def test_every_body_names_its_refused_content(local: App) -> None:
     """Discriminates: 415 of a route whose description leaves it out."""
     spec = (await local.client.get("/openapi.json")).json()

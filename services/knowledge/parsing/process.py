@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -55,6 +56,7 @@ PROCESSES_PER_OWNER = 2  # the cores of a small machine; the third process is le
 START_S = 60.0
 SUDDEN_S = 0.5  # a child that ends this soon after a request was about to end anyway
 MAX_REPLY_BYTES = 1 << 29
+KILLED = "The process that reads files was ended from outside, perhaps for lack of memory; try again later."
 
 _ERRORS: dict[str, type[WenmaiError]] = {
     kind.__name__: kind for kind in (BadRequestError, EmptyFileError, UnsupportedMediaError, UnavailableError)
@@ -97,13 +99,20 @@ class ConfinedWork:
 
     async def _ask(self, request: bytes, wall_s: float) -> Reply:
         began = time.monotonic()
-        with suppress(ChildDiedError):
+        try:
             return await self._children.ask(request, wall_s)
-        # An idle child may have ended just as it was asked; that is not the file's fault.
-        if time.monotonic() - began < SUDDEN_S:
-            with suppress(ChildDiedError):
-                return await self._children.ask(request, wall_s)
-        raise too_complex("takes too much time or memory to read")
+        except ChildDiedError as died:
+            # An idle child may have ended just as it was asked; that is not the file's fault.
+            if not died.killed and time.monotonic() - began >= SUDDEN_S:
+                raise _exhausted() from None
+        try:
+            return await self._children.ask(request, wall_s)
+        except ChildDiedError as died:
+            raise (UnavailableError(KILLED) if died.killed else _exhausted()) from None
+
+
+def _exhausted() -> UnreadableDocumentError:
+    return too_complex("takes too much time or memory to read")
 
 
 class ParserProcess:
@@ -139,7 +148,12 @@ def _check(reply: Reply) -> None:
 
 
 class ChildDiedError(Exception):
-    """The child ended, was killed, or sent an invalid reply."""
+    """The child ended, or sent an invalid reply. `killed`: it was ended from outside, by a signal that no
+    limit of ours sends: an operator's, or the system's when memory is short."""
+
+    def __init__(self, status: int | None = None) -> None:
+        super().__init__()
+        self.killed = status in (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class _Children:
@@ -263,5 +277,7 @@ async def _exchange(child: Process, request: bytes, kind: type[R]) -> R:
         if length > MAX_REPLY_BYTES:
             raise ChildDiedError
         return msgspec.msgpack.decode(await child.stdout.readexactly(length), type=kind)
-    except (ConnectionError, asyncio.IncompleteReadError, msgspec.DecodeError):
+    except (ConnectionError, asyncio.IncompleteReadError):
+        raise ChildDiedError(await child.wait()) from None
+    except msgspec.DecodeError:
         raise ChildDiedError from None

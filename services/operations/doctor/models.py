@@ -22,6 +22,7 @@ from services.retrieval.foreign_rerankers import (
 )
 
 LIMIT_S = 10.0
+LLM_LIMIT_S = 60.0  # to load a model, or to read the question without a graphics card
 ENOUGH_DELTAS = 32  # a talkative model is cut off here
 QUESTION = "Reply with the word ok."
 
@@ -38,11 +39,13 @@ class Checked:
     model_id: str = ""
 
 
-async def check(name: str, ask: Awaitable[object], unavailable: Unavailable, model_id: str = "") -> Checked:
-    """Await `ask` and time it; no answer within `LIMIT_S` is reported as an `unavailable` error."""
+async def check(
+    name: str, ask: Awaitable[object], unavailable: Unavailable, model_id: str = "", limit_s: float = LIMIT_S
+) -> Checked:
+    """Await `ask` and time it; no answer within `limit_s` is reported as an `unavailable` error."""
     began, error = time.perf_counter(), None
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(limit_s):
             await ask
     except TimeoutError:
         error = unavailable("It did not answer in time.", ModelFailure(Cause.TIMEOUT))
@@ -52,7 +55,8 @@ async def check(name: str, ask: Awaitable[object], unavailable: Unavailable, mod
 
 
 async def check_llm(entry: ModelEntry) -> Checked:
-    return await check(f"model {entry.model_id}", _ask_llm(entry), LLMUnavailableError, entry.model_id)
+    name, model_id = f"model {entry.model_id}", entry.model_id
+    return await check(name, _ask_llm(entry), LLMUnavailableError, model_id, LLM_LIMIT_S)
 
 
 async def _ask_llm(entry: ModelEntry) -> None:

@@ -68,9 +68,19 @@ class StoreFolders:
     def prepared(self, names: StoreSettings, expected: StoredAs) -> Path | None:
         """Return a complete copy of this embedding, perhaps out of date: the one made for it, else the newest
         of the replaced stores. None if there is none."""
-        made = [self.copy] if (self.copy / _PREPARED_FILE).exists() else []
+        made = [self.copy] if self.is_prepared else []
         whole = [folder for folder in [*made, *self.replaced()] if _is_of(folder, names, expected)]
         return whole[0] if whole else None
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether there is a copy that was complete once."""
+        return (self.copy / _PREPARED_FILE).exists()
+
+    def copied_as(self, names: StoreSettings) -> StoredAs | None:
+        """Return the embedding of the copy, complete or not; None if there is no copy that can be read."""
+        specs = [_spec(self.copy / spec.name) for spec in collection_specs(names) if spec.dense]
+        return next((read_stored_as(spec.metadata) for spec in specs if spec is not None), None)
 
     def copy_fits(self, names: StoreSettings, expected: StoredAs) -> bool:
         """Whether a copy left by an earlier run can be continued."""
@@ -120,7 +130,7 @@ class StoreFolders:
         sync_folder(self.store.parent)
 
     def _clear_way(self) -> None:
-        if (self.copy / _PREPARED_FILE).exists():
+        if self.is_prepared:
             with store_locked(self.copy, _OPENED):
                 self.copy.rename(self._before())
         else:

@@ -144,6 +144,24 @@ async def test_models_that_answer_are_reported_with_their_response_time(tmp_path
     assert len(llm.bodies) == 1
 
 
+@pytest.mark.full("the model is as slow as one on a small machine")
+async def test_a_slow_model_is_a_warning_and_no_failure(tmp_path: Path) -> None:
+    """Discriminates: ten seconds for a model whose first token may take TOKEN_TIMEOUT_S."""
+    with running_stub(StubLLM(words=("ok",), pause_s=10.5)) as llm:
+        url = llm.url.removesuffix("/v1")
+        settings = settings_for(tmp_path, url, token_timeout_s=60, reranker="calibrated")
+        findings = await examine(settings, no_users, print, fast=True)
+        (model,) = [each for each in findings if each.name == "model default"]
+        assert (model.level, "slow" in model.sentence, "TOKEN_TIMEOUT_S" in model.sentence) == (
+            Level.WARN,
+            True,
+            True,
+        )
+        async with open_app(settings) as app:
+            reply = (await app.client.get("/admin/models/check?model_id=default")).json()["models"]
+        assert [(each["ok"], each["time_ms"] > 10_000) for each in reply] == [(True, True)]
+
+
 async def test_the_check_is_for_operators(tmp_path: Path) -> None:
     """Discriminates: a route with which anybody may spend money."""
     keys = {"api_keys": "reader-key", "admin_api_keys": "admin-key"}

@@ -160,6 +160,28 @@ async def test_only_one_copy_runs_and_an_unknown_embedding_is_refused(tmp_path: 
         assert (await ended(job)).status == "idle"
 
 
+async def test_after_a_restart_the_state_is_the_copys_and_says_how_to_continue(tmp_path: Path) -> None:
+    """Discriminates: `idle` beside a copy that was interrupted, or is complete."""
+    async with started(tmp_path) as app:
+        await app.ask(QUESTION)
+        job = make_job(app, tmp_path)
+        assert job.state().status == "idle"
+        job.start(SLOW)
+        await until(lambda: job.state().round > 0)
+        await job.close()
+        async with routed(app, tmp_path) as client:
+            after = (await client.get("/admin/reembed")).json()
+            assert (after["status"], after["dimension"]) == ("interrupted", WIDER_DIMENSION)
+            assert "POST /admin/reembed" in after["error"]
+            assert after["embedding"] == job.state().embedding
+            await client.post("/admin/reembed?dry_run=false", json={"embedding": SLOW})
+            async with asyncio.timeout(20):
+                while (await client.get("/admin/reembed")).json()["status"] == "running":  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)  # between two requests
+        after = make_job(app, tmp_path).state()
+        assert (after.status, after.embedding, after.error) == ("prepared", job.state().embedding, "")
+
+
 @dataclass(frozen=True)
 class _Container:
     """What these routes request from a container."""

@@ -82,7 +82,8 @@ async def test_a_running_answer_cannot_be_rated_and_a_regenerated_one_has_no_rat
         turn_id = (await app.ask("Why?", turn_id=uid())).finished["turn_id"]
         turns = app.container.conversations.turns
         await turns.set_payload({"status": TurnStatus.RUNNING.value}, [turn_id])
-        assert (await rate(app.client, turn_id, rating="up")).status_code == 409
+        refused = await rate(app.client, turn_id, rating="up")
+        assert (refused.status_code, refused.json()["error"]["retryable"]) == (409, True)
         await turns.set_payload({"status": TurnStatus.INTERRUPTED.value}, [turn_id])
         assert (await rate(app.client, turn_id, rating="down")).status_code == 200
         assert (await app.ask("Why?", turn_id=turn_id)).finished["status"] == "completed"

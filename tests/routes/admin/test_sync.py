@@ -88,7 +88,8 @@ async def test_only_one_runs_and_unknown_sources_and_fields_are_refused(synced: 
         (folder / f"{number}.md").write_bytes(f"# {number}\n\ntext {number}".encode())
     assert (await app.client.post(PATH, json={"source": "docs"})).status_code == 202
     again = await app.client.post(PATH, json={})
-    assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
+    error = again.json()["error"]
+    assert (again.status_code, error["code"], error["retryable"]) == (409, "conflict", True)
     unknown = await app.client.post(PATH, json={"source": "other"})
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (422, "unknown_source")
     assert (await app.client.post(PATH, json={"all": True})).status_code == 422

@@ -97,6 +97,8 @@ async def test_a_broken_file_is_refused_and_nothing_is_written(app: App) -> None
         response = await app.client.post(PATH, content=content, params={"apply": "true"})
         assert (response.status_code, response.json()["error"]["message"][:5]) == (422, "file:"), content[:9]
         assert (await app.client.get("/sessions")).json()["sessions"] == [], content[:9]
+    own = await app.client.post(PATH, json={"session_id": None, "turns": []})
+    assert "POST /sessions/import" in own.json()["error"]["message"]  # its place
 
 
 async def test_the_plan_names_missing_parents_and_cycles_and_only_the_rest_is_imported(app: App) -> None:

@@ -75,8 +75,9 @@ async def test_the_api_answers_below_it_and_names_it(app: App, passed_on: str) -
 
 async def test_a_redirect_stays_below_it(app: App) -> None:
     """The page's addresses are relative: without the trailing slash they would lead beside it."""
+    assert (await app.client.get(f"{PREFIX}/sessions/")).status_code == 200
     for path in (PREFIX, f"{PREFIX}/docs/", "/docs/"):
-        answer = await app.client.get(path)
+        answer = await app.client.get(path, headers={"accept": "text/html"})
         assert answer.status_code == 307
         assert urlsplit(answer.headers["location"]).path in (f"{PREFIX}/", f"{PREFIX}/docs")
 

@@ -123,6 +123,7 @@ const ADDRESS = /(?:\b[a-z][a-z+.-]*:\/\/|\bwww\.)\S+|^\s*[^\s/]+\.[^\s/.]{2,}(?
 function showHosts(fragment) {
   for (const link of fragment.querySelectorAll("a[href]")) {
     const { protocol, hostname: host } = link;
+    if (link.textContent === link.getAttribute("href")) link.classList.add("bare"); // not printed twice
     if (protocol === ":") link.replaceWith(...link.childNodes); // an incomplete address leads nowhere
     else if (host && isMisleading(link, host)) link.after(el("bdi", { class: "faint", text: ` (${host})` }));
   }

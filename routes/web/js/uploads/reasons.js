@@ -14,6 +14,7 @@ const BY_CODE = {
 // A stored document has only the sentence, not the code.
 const BY_SENTENCE = [
   [/password|copy protection/i, "docWhyEncrypted"], [/has no text|none of the book|picture/i, "docWhyNoText"],
+  [/process that reads/i, "docWhyBusy"],
   [/encoding cannot/i, "docWhyEncoding"], [/file is empty/i, "docWhyEmpty"], [/not safe to/i, "docWhyUnsafe"],
   [/too much|too long to read|nested too deeply|too many parts|more than [\d,]+ cells/i, "docWhyTooComplex"],
   [/cannot be read[:;]|content is (something else|not text)|old binary format/i, "docWhyKind"],

@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from core.knowledge import ParsedDocument, Section
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.parsing.confinement import missing_walls
 from services.knowledge.parsing.pieces import ParseLimits
-from services.knowledge.parsing.process import PROCESSES, ParserProcess
+from services.knowledge.parsing.process import PROCESSES, SUDDEN_S, ParserProcess
 
 pytestmark = pytest.mark.usefixtures("started_children")
 
@@ -107,6 +108,27 @@ async def test_memory_processor_time_and_crashes_are_blamed_on_the_document() ->
         with pytest.raises(UnreadableDocumentError) as refused:
             await ParserProcess(parse, StructureSplitter(), limits)("a.txt", b"x")
         assert refused.value.code == "too_complex"
+
+
+def nap(file_name: str, content: bytes) -> ParsedDocument:
+    """Return the process's id, later unless it is the first; be killed if the file says so."""
+    time.sleep(0 if file_name == "first" else 2 * SUDDEN_S)
+    if file_name == "fatal":
+        signal.raise_signal(signal.SIGKILL)
+    return ParsedDocument("", (Section(str(os.getpid())),))
+
+
+@pytest.mark.slow("reads a document for seconds")
+async def test_a_child_that_others_end_is_replaced_once_and_never_blamed_on_the_document() -> None:
+    """Discriminates: "split it into smaller files" about a document that is fine, after a kill -9."""
+    parser = ParserProcess(nap, StructureSplitter(), ParseLimits(wall_s=30))
+    first = next(iter(await parser("first", b"x"))).text
+    reading = asyncio.create_task(parser("a.txt", b"x"))
+    await asyncio.sleep(1.2 * SUDDEN_S)  # it has not only just begun
+    os.kill(int(first), signal.SIGKILL)
+    assert next(iter(await reading)).text != first
+    with pytest.raises(UnavailableError, match="ended from outside"):
+        await parser("fatal", b"x")
 
 
 def work_for_a_while(file_name: str, content: bytes) -> ParsedDocument:

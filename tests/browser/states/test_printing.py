@@ -1,0 +1,56 @@
+"""The conversation on paper: everything of it, nothing of the page around it, dark on white."""
+
+from __future__ import annotations
+
+import io
+from unicodedata import normalize
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.async_api import Page
+from pypdf import PdfReader
+
+from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
+
+LONG = "\n".join(f"第 {n} 行" for n in range(60))
+ANSWER = f"""据 [1]，答案在此。见[手册](https://example.org/handbook)和 <https://example.org/auto>。
+
+```python
+{"x = 1; " * 40}end_of_code
+```
+
+| {" | ".join(f"列{n}" for n in range(9))} |
+|{"---|" * 9}
+| {" | ".join(f"单元格的内容{n}" for n in range(9))} |
+"""
+PASSAGE = "这一句很长。" * 60 + "到此为止。"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_a_printed_conversation_is_whole_and_dark_on_white(
+    page: Page, bare_url: str, theme: str
+) -> None:
+    """Discriminates: the panel and the question box on every page; a question, a passage, code or a table cut
+    off where it scrolls on the screen; a dark theme's light ink on white paper."""
+    await page.add_init_script(f"localStorage.setItem('wenmai.theme', '{theme}')")
+    await page.goto(bare_url)
+    await answer_with(page, whole_turn(ANSWER, sources=[citation(key_passage=PASSAGE, text=PASSAGE)]))
+    await ask(page, f"{LONG}\n问到这里")
+    await answered(page)
+    await page.wait_for_selector(".prose table")
+    printed = PdfReader(io.BytesIO(await page.pdf(format="A4")))
+    text = "".join("".join(each.extract_text().split()) for each in printed.pages)
+    text = normalize("NFKC", text)  # fonts name some characters by their radicals
+    for whole in ("第0行", "问到这里", "end_of_code", "单元格的内容8", "到此为止。", "指南.md", "概念"):
+        assert whole in text, whole
+    assert text.count("https://example.org/handbook") == text.count("https://example.org/auto") == 1
+    for around in ("搜索对话", "Enter发送", "检索设置"):
+        assert around not in text, around
+    await page.emulate_media(media="print")
+    await page.set_viewport_size({"width": 720, "height": 1000})
+    screenshot = Image.open(io.BytesIO(await page.screenshot(full_page=True)))
+    picture = np.asarray(screenshot.convert("L"))
+    assert picture[0, 0] == np.median(picture) == 255
+    assert np.percentile(picture, 1) < 120  # the ink
+    assert await page.evaluate("document.documentElement.scrollWidth") == 720
