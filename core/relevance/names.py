@@ -251,11 +251,11 @@ def _people_meant(question: str, before: Sequence[str], answer: str) -> str:
     asked = " ".join(before[at:])
     if not (follow_up_weight(question) and (is_of_person or asks_who)) or people_in(f"{asked}\n{question}"):
         return ""
-    beside = _beside_people(re.sub(r"^> ?", "", answer, flags=re.MULTILINE))
+    beside = beside_people(re.sub(r"^> ?", "", answer, flags=re.MULTILINE))
     return max(beside, key=lambda names: covered(asked, beside[names]), default="")
 
 
-def _beside_people(text: str) -> dict[str, str]:
+def beside_people(text: str) -> dict[str, str]:
     """Return the clauses about each person, or about several in one clause: in a paragraph, from the
     beginning of the sentence that names them to the next name."""
     beside = dict[str, str]()

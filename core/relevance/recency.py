@@ -164,7 +164,7 @@ def _by_hours(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """A text with a span that includes the question's day, weekday, time or amount is about it, though the
-    words differ: with all other words of the question it may be sure, with half it gains, and if nothing else
+    words differ: with all other words of the question it may be sure, with some it gains, and if nothing else
     is asked, such texts, if few, are at least the closest."""
     asked, measured = " ".join((query.question, *query.dates)), amounts(query.question)
     names_span = measured or names_moment(asked) or _weekdays(asked, _SOME_DAYS[:2])
@@ -180,7 +180,7 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     judged = []
     for candidate, is_within, text in zip(candidates, within, texts, strict=True):
         chance, held = candidate.probability, [is_within and _holds(text, [word]) for word in words]
-        if held and 2 * sum(held) >= len(held):
+        if any(held):
             chance = max(chance, min(SURE if all(held) else NOT_SURE, _divided(chance, -DATE_LOGIT)))
         elif is_within and not words and sum(within) <= FEW_NAMED:
             chance = max(chance, MIN_NAMED)
@@ -190,7 +190,8 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _has_weekday(question: str, text: str) -> bool:
     asked = _weekdays(question, _SOME_DAYS[:2])
-    return bool(asked & _weekdays(text, _SOME_DAYS))
+    some_days = _SOME_DAYS if gives_hours(text) else _SOME_DAYS[:2]  # 每天 8:00–20:00, not 每天一次
+    return bool(asked & _weekdays(text, some_days))
 
 
 def _weekdays(text: str, some_days: Sequence[tuple[range, re.Pattern[str]]]) -> set[int]:
