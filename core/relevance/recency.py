@@ -167,8 +167,9 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     words differ: with all other words of the question it may be sure, with some it gains, and if nothing else
     is asked, such texts, if few, are at least the closest."""
     asked, measured = " ".join((query.question, *query.dates)), amounts(query.question)
-    names_span = measured or names_moment(asked) or _weekdays(asked, _SOME_DAYS[:2])
-    if len(query.question) > MAX_FORM_CHARS or not names_span:
+    names_one = names_moment(asked) or bool(_numbers(asked, _OF_WEEK))
+    names_any = names_one or measured or _weekdays(asked, _SOME_DAYS[:2])
+    if len(query.question) > MAX_FORM_CHARS or not names_any:
         return _by_hours(query, candidates)
     texts = [f"{each.chunk.heading or each.chunk.title}\n{each.chunk.text}" for each in candidates]
     within = [
@@ -180,7 +181,7 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     judged = []
     for candidate, is_within, text in zip(candidates, within, texts, strict=True):
         chance, held = candidate.probability, [is_within and _holds(text, [word]) for word in words]
-        if any(held):
+        if sum(held) > (0 if names_one else len(words) / 2):  # a weekend or an amount is often a circumstance
             chance = max(chance, min(SURE if all(held) else NOT_SURE, _divided(chance, -DATE_LOGIT)))
         elif is_within and not words and sum(within) <= FEW_NAMED:
             chance = max(chance, MIN_NAMED)

@@ -130,7 +130,8 @@ def encode_query(text: str) -> SparseTerms:
     """Return the vector that a question is searched with; empty if it has only stop words."""
     each = question_terms(text)
     also = ((word, term.weight / 2) for term in each for word in _WORDS_OF_DAYS.get(term.text, ()))
-    return _vector(chain(((term.text, term.weight) for term in each), also))
+    parted = ((word, 1.0) for word in _parted_words(folded(text)))
+    return _vector(chain(((term.text, term.weight) for term in each), also, parted))
 
 
 def terms(text: str) -> list[str]:
@@ -143,9 +144,9 @@ def terms(text: str) -> list[str]:
 def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     """Return the question's distinct terms with their weights, in order of appearance."""
     weights: dict[str, float] = {}
-    text = _OR_NOT.sub(r"\1", folded(text))
+    text = _NUMBER_OF.sub(r"\1", _OR_NOT.sub(r"\1", folded(text)))
     text = _WEEKDAY.sub(lambda day: f"周{day[1].replace('天', '日')}" if day[1] != "几" else " ", text)
-    for pieces, _ in _runs(_PARTED.sub(_joined, text), is_stemmed(text)):
+    for pieces, _ in _runs(text, is_stemmed(text)):
         for piece, weight in pieces:
             weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
     for verb, particle in _PHRASAL_VERB.findall(text[:MAX_PHRASAL_CHARS]):
@@ -153,6 +154,8 @@ def question_terms(text: str) -> tuple[WeightedTerm, ...]:
             weights.setdefault(_stem(noun), 1.0)
     if (lone := _LONE.search(text)) and lone[1] in weights:
         weights[lone[1]] = 1.0
+    for half in chain(*_parted_words(text)):
+        weights[half] = max(weights.get(half, 0.0), 0.5)
     for number, part in _ARTICLE.findall(text[:MAX_PHRASAL_CHARS]):
         weights[number] = 0.3  # 12 is the number of many things
         for piece, weight in _cjk_terms(f"第{in_words(int(number))}{part}"):
@@ -160,15 +163,16 @@ def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     return tuple(WeightedTerm(piece, weight) for piece, weight in weights.items())
 
 
-def _joined(parted: re.Match[str]) -> str:
-    import rjieba
+def _parted_words(text: str) -> list[str]:
+    """Return the words that 个 parts: 洗澡 in 洗个澡, 请假 in 请了个假."""
+    words = ["".join(match) for match in _PARTED.findall(text[:MAX_PHRASAL_CHARS])]
+    if words:
+        import rjieba
+    return [word for word in words if rjieba.has_word(word)]
 
-    word = f"{parted[1]}{parted[2]}"
-    return word if rjieba.has_word(word) else parted[0]
 
-
-# 洗个澡, 请了个假
 _PARTED = re.compile(r"([一-鿿])(?<![这那哪每某整上下几一二两三四五六七八九十半])了?个([一-鿿])")
+_NUMBER_OF = re.compile("(手机|电话|座机|分机|微信)号码?")  # which texts write without 号
 _LONE = re.compile(r"(?:^|[\s，,])[那和]?([一-鿿])的?呢\W*$")  # 狗呢, a question's whole subject
 _WEEKDAY = re.compile(r"(?:星期|礼拜|周(?=几|天(?!气)))([一二三四五六日天末几])")
 # Laws and handbooks write 第三十七条, people type 第37条.

@@ -362,6 +362,17 @@ def test_a_question_for_opening_hours_shows_the_texts_with_hours(question: str, 
     assert [each.probability for each in judged] == [MIN_NAMED if asks_hours else 0.01, 0.01]
 
 
+def test_a_weekend_or_an_amount_may_be_a_circumstance() -> None:
+    """Discriminates: lifting every text with a weekday and one of the words."""
+    question = Query("My tent smells after a rainy weekend", ())
+    for text, is_lifted in (
+        ("Sat, Sun: dry the tent.", False),
+        ("Sat, Sun: tents smell after rainy days.", True),
+    ):
+        (judged,) = by_dates(question, [candidate("a", "", 0.2, text=text)])
+        assert (judged.probability > 0.2) == is_lifted
+
+
 def test_asking_whether_a_day_is_possible_shows_the_few_spans_that_contain_it() -> None:
     """The question has no other word; with one that the text lacks, it has another subject. Discriminates:
     taking every span for relevant."""
