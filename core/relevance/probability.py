@@ -373,7 +373,7 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
 def _by_person(query: Query, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
     """Of a follow-up about somebody named before (王师傅；手机号呢), the best of few texts with the name is
     at least the closest, and sure if it has all words of the question beside the name."""
-    people = people_in(query.previous[-1])[-1:] if query.meant else []
+    people = people_in("".join(query.previous[-1:]))[-1:] if query.meant else []
     texts = [candidate.chunk.indexed_text for candidate in candidates]
     naming = [at for at, text in enumerate(texts) if any(name in text for name in people)]
     if not 0 < len(naming) <= FEW_NAMED:
