@@ -176,7 +176,7 @@ def day_asked(asked: str, today: date) -> date:
 def in_digits(text: str) -> str:
     """Replace Chinese numerals of years, months, days and hours with digits: 二〇一八年三月 → 2018年3月."""
     text = _YEAR_IN_WORDS.sub(lambda match: match.group().translate(_DIGITS), text)
-    return _IN_WORDS.sub(lambda match: str(_small_number(match.group())), text)
+    return _IN_WORDS.sub(lambda match: f"{number_in(match.group()):g}", text)
 
 
 def written_dates(text: str) -> Iterator[WrittenDate]:
@@ -228,10 +228,32 @@ def _is_sure(match: re.Match[str]) -> bool:
     return len(parts["month"]) == 2 and len(parts["day"]) == 2
 
 
-def _small_number(words: str) -> int:
-    """Convert 一 … 三十九 into 1 to 39."""
-    tens, ten, ones = words.rpartition("十")
-    return (_NUMERALS.find(tens or "一") - 1) * 10 * bool(ten) + max(0, _NUMERALS.find(ones or "零") - 1)
+_SIZES = {"十": 10, "百": 100, "千": 1_000, "万": 10_000}
+_ZERO_RUNS = re.compile("(?:零[千百十]?)+")
+
+
+def in_words(number: int) -> str:
+    """Write 1…9999 in Chinese numerals: 一千零七十九."""
+    digits = (_NUMERALS[1 + number // size % 10] for size in (1000, 100, 10, 1))
+    text = "".join(f"{digit}{size}" for digit, size in zip(digits, ("千", "百", "十", ""), strict=True))
+    return _ZERO_RUNS.sub("零", text).strip("零").removeprefix("一" if 10 <= number < 20 else "")
+
+
+def number_in(words: str) -> float | None:
+    """Read Chinese numerals: 两百五 → 250, 半 → .5; None if they are no number, as 二三十."""
+    total, digit, size = 0, 0, 10
+    for numeral in words.replace("两", "二").replace("兩", "二"):
+        if numeral in _SIZES:
+            size = _SIZES[numeral]
+            total = (total + digit) * size if size == 10_000 else total + (digit or 1) * size
+            digit = 0
+        elif numeral in "〇零":
+            size = 10
+        elif digit or numeral not in _NUMERALS:
+            return 0.5 if words == "半" else None
+        else:
+            digit = _NUMERALS.index(numeral) - 1
+    return float(total + digit * size // 10)
 
 
 MAX_CHARS = 2_000

@@ -17,7 +17,15 @@ from operator import or_
 
 from core.relevance.names import amounts, lies_in_range, lies_in_span, numbered_parts
 from core.relevance.query import Query, wording
-from core.relevance.sparse import CACHED_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
+from core.relevance.sparse import (
+    CACHED_TEXTS,
+    WeightedTerm,
+    folded,
+    holds,
+    is_cjk,
+    question_terms,
+    terms_in,
+)
 from core.text import fold_width
 
 MAX_PASSAGE_CHARS = 300
@@ -192,7 +200,7 @@ _HOW_MANY = re.compile(
     re.IGNORECASE,
 )
 _WHEN = re.compile(
-    r"[何几幾][时時]|[什甚][么麼][时時]候|哪(?:一)?[年天日]|哪[个個]月|[几幾][月号號年]|[时時][间間]|日期|年份"
+    r"[何几幾][时時]|[什甚][么麼][时時]候|哪(?:一)?[年天日]|哪[个個]月|[几幾][月号號年]|[周週期拜][几幾]|[时時][间間]|日期|年份"
     r"|\bwhen\b|\b(?:which|what) (?:year|date|day|month|century|decade)\b",
     re.IGNORECASE,
 )
@@ -205,7 +213,7 @@ _NUMBER = re.compile(
 )
 _MOMENT = re.compile(
     r"(?<!\d)[12]\d{3}(?!\d)|\d{1,4}\s*(?:世[纪紀]|年代|[年月日号號点點时時])|\d{1,2}[:\uff1a]\d{2}"
-    r"|凌晨|[早晚]上|[上下]午|每[天日周週月年]|\d ?[ap]\.?m\b"
+    r"|凌晨|[早晚]上|[上下]午|每[天日周週月年]|[周週期拜][一二三四五六日天末]|工作日|\d ?[ap]\.?m\b"
     r"|[〇零一二三四五六七八九十]{1,4}(?:世[纪紀]|年代|[年月日号號点點])|(?:[唐宋元明清汉漢]|朝|代|期)[代朝初末]"
     r"|\b(?:january|february|march|april|june|july|august|september|october|november|december|centur(?:y|ies)"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|midnight|noon|daily|weekly|monthly)\b",
@@ -413,9 +421,9 @@ def _held(terms: Sequence[WeightedTerm], text: str, spans: Sequence[Span]) -> li
     if len(lowered) != len(text):
         parts = [fold_width(part) for part in parts]
     held = [0] * len(parts)
-    for name in [name for name in bits if is_cjk(name) and name in lowered]:
+    for name in [name for name in bits if is_cjk(name) and holds(lowered, name)]:
         for number, part in enumerate(parts):
-            held[number] |= bits[name] * (name in folded(part).lower())
+            held[number] |= bits[name] * holds(folded(part).lower(), name)
     ends = [*accumulate(map(len, parts[:-1]))]
     for name in bits.keys() & places.keys():
         for at in places[name]:

@@ -10,17 +10,21 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from core.dates import MONTH_NAMES, in_digits
+from core.dates import MONTH_NAMES, in_digits, in_words, number_in
 from core.relevance.query import (
+    AMOUNT,
     CERTAIN_FOLLOW_UP,
     MAX_FORM_CHARS,
     MAY_LEAN_WORDS,
+    UNIT,
     follow_up_weight,
+    in_arabic,
     names_subject,
     own_words,
+    unit_of,
     wording,
 )
-from core.relevance.sparse import CACHED_TEXTS, covered, in_words, ungrouped
+from core.relevance.sparse import CACHED_TEXTS, covered, ungrouped
 from core.text import fold_width
 
 MAX_CODES = 16
@@ -136,18 +140,13 @@ _ANY_NUMBER = r"\d+|[零一二三四五六七八九十百千]+"
 
 def _numbered_part(written: str, match: re.Match[str]) -> NumberedPart:
     kind, number = (match[name].translate(_TO_ONE_SCRIPT) for name in ("kind", "number"))
-    known = int(number) if number.isdecimal() else _numbers_in_words().get(number, 0)
+    known = int(number) if number.isdecimal() else int(number_in(number) or 0)
     number = f"{known}|{in_words(known)}" if known else re.escape(number)
     kind = _IN_BOTH_SCRIPTS.get(kind, kind)
     called, alike = (written.format(kind=kind, number=each) for each in (number, _ANY_NUMBER))
     of_line = re.IGNORECASE | re.MULTILINE
     heads, others = (re.compile(f"{_LINE_START}(?:{each})", of_line) for each in (called, alike))
     return NumberedPart(match.group(), number, re.compile(called, re.IGNORECASE), heads, others)
-
-
-@lru_cache(maxsize=1)
-def _numbers_in_words() -> dict[str, int]:
-    return {in_words(number): number for number in range(1, 2_000)}
 
 
 def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:
@@ -185,6 +184,8 @@ def with_subject(question: str, before: Sequence[str], answer: str) -> list[str]
         return before
     if names := carried(question, before[-1], answer):
         return [*before[:-1], f"{before[-1]} {names}"]
+    if people := _people_meant(question, before, answer):
+        return [*before[:-1], people if wording("person").search(question) else f"{before[-1]} {people}"]
     if own_words(question) > MAY_LEAN_WORDS:
         return before
     at = _first_of(before, lambda text: True)
@@ -221,6 +222,53 @@ def carried(question: str, last: str, answer: str) -> str:
     new = [name for name in names if name.lower() not in last.lower()]
     most = MAX_CARRIED if wording("which").search(last) else int(wording("whether").search(last) is not None)
     return " ".join(new) if wording("it").search(question) and len(new) <= most else ""
+
+
+_CLAUSE = re.compile(r"[^，,。；;！!？?\n]+[，,。；;！!？?\n]?")
+_ENDS = frozenset("。；;！!？?\n")
+
+
+def people_in(text: str) -> list[str]:
+    """Return the Chinese names of people, in order: 李敏, 老蔡, 王师傅. None begins with a word of the
+    dictionary, unless that has it as a name."""
+    names = [match["called"] or match["name"] for match in wording("named_zh").finditer(text)]
+    return [name for name in dict.fromkeys(names) if len(name) > 1 and _may_be_name(name)]
+
+
+def _may_be_name(name: str) -> bool:
+    import rjieba
+
+    word, tag = rjieba.tag(name, False)[0]
+    return len(word) == 1 or tag[:2] in ("nr", "ns", "nz") or name[0] == "老"
+
+
+def _people_meant(question: str, before: Sequence[str], answer: str) -> str:
+    """Return whom 他 is, or whose 电话 is asked for after 谁: those of the last answer named beside most
+    words of the question that they answered. "" for any other question, or one that names somebody."""
+    is_of_person = wording("person").search(question) is not None
+    at = _first_of(before, lambda text: not wording("who").search(text))
+    asks_who = wording("who").search(before[at]) and wording("reaches").search(question)
+    asked = " ".join(before[at:])
+    if not (follow_up_weight(question) and (is_of_person or asks_who)) or people_in(f"{asked}\n{question}"):
+        return ""
+    beside = beside_people(re.sub(r"^> ?", "", answer, flags=re.MULTILINE))
+    return max(beside, key=lambda names: covered(asked, beside[names]), default="")
+
+
+def beside_people(text: str) -> dict[str, str]:
+    """Return the clauses about each person, or about several in one clause: in a paragraph, from the
+    beginning of the sentence that names them to the next name."""
+    beside = dict[str, str]()
+    for block in text.split("\n\n"):
+        names = before = ""
+        for clause in _CLAUSE.findall(block):
+            if people := people_in(clause):
+                names = " ".join(people[:MAX_CARRIED])
+            if names:
+                beside[names], before = f"{beside.get(names, '')}{before}{clause}", ""
+            else:
+                before = "" if clause[-1] in _ENDS else f"{before}{clause}"
+    return beside
 
 
 _MONTH = rf"\b(?P<month>{'|'.join(f'(?:{name})' for name in MONTH_NAMES)})\b\.?"
@@ -348,47 +396,36 @@ def _is_within(asked: int, first: int, last: int) -> bool:
     return first <= asked <= last if first <= last else not last < asked < first
 
 
-_UNITS = (
-    r"个?人|[名位](?!置)|people|persons?|guests?", r"平(?:方米|方|米)?(?![均时日板等])|㎡|m²|sqm",
-    r"年(?![级底初月])|years?", r"个月|months?", r"天|days?", r"岁|周岁", r"小时|hours?", r"公斤|千克|kg",
-    r"公里|千米|km",
-)  # fmt: skip
-_UNIT = rf"(?:{'|'.join(_UNITS)})(?![a-z])"
-_OF_UNIT = [re.compile(unit, re.IGNORECASE) for unit in _UNITS]
-_AMOUNT = re.compile(rf"(?<![\d.:/第-])(\d{{1,6}}(?:\.\d\d?)?)\s?({_UNIT})", re.IGNORECASE)
 # 5–8 人, 满 10 年不满 20 年, 15 天以上, over 5 kg; of a row's cell, the unit may stand in the column's name.
 _RANGE = re.compile(
     r"(?:(?P<label>[^\n:：;；]{1,16})[:：]\s?|(?<![\d.:/第-]))"
     r"(?:(?P<over>满|超过|大于|高于|over|more than|at least)\s?"
     r"|(?P<under>不[满足]|不超过|低于|少于|小于|under|less than|up to)\s?)?"
-    rf"(?P<one>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<unit>{_UNIT})?"
-    rf"(?:\s?(?:[-–—~～至到]|[，,]?(?:但?不[满足]|至)|to)\s?(?P<two>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<of_two>{_UNIT})?"
+    rf"(?P<one>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<unit>{UNIT})?"
+    rf"(?:\s?(?:[-–—~～至到]|[，,]?(?:但?不[满足]|至)|to)\s?(?P<two>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<of_two>{UNIT})?"
     r"|\s?(?P<above>[及或]?以上|or more)|\s?(?P<below>[及或]?以[下内]|or less))?",
     re.IGNORECASE,
 )
 
 
 @lru_cache(maxsize=32)  # asked of every unit that may be quoted
-def amounts(question: str) -> Mapping[int, float]:
-    """Return the amounts that the question names by their unit; of a follow-up's, the last ones."""
-    matches = _AMOUNT.finditer(fold_width(question[-MAX_FORM_CHARS:]))
-    return {_unit(match[2]): float(match[1]) for match in matches}
+def amounts(question: str) -> Mapping[str, float]:
+    """Return the amounts that the question names, by what they measure; of a follow-up's, the last ones."""
+    matches = AMOUNT.finditer(in_arabic(fold_width(question[-MAX_FORM_CHARS:])))
+    return {kind: float(match[1]) * size for match in matches for kind, size in (unit_of(match[2]),)}
 
 
-def lies_in_range(asked: Mapping[int, float], text: str) -> bool | None:
+def lies_in_range(asked: Mapping[str, float], text: str) -> bool | None:
     """Whether a range in the text includes one of these amounts; None without a range of its unit."""
-    matches = _RANGE.finditer(fold_width(text[:_MAX_CHARS])) if asked else ()
+    matches = _RANGE.finditer(in_arabic(fold_width(text[:_MAX_CHARS]))) if asked else ()
     ranges = [each for each in map(_range, matches) if each and each[0] in asked]
-    return any(low <= asked[unit] <= high for unit, low, high in ranges) if ranges else None
+    return any(low <= asked[kind] <= high for kind, low, high in ranges) if ranges else None
 
 
-def _unit(name: str) -> int:
-    return next((at for at, unit in enumerate(_OF_UNIT) if unit.search(name)), -1)
-
-
-def _range(match: re.Match[str]) -> tuple[int, float, float] | None:
-    one, two = float(match["one"]), float(match["two"] or "inf")
-    unit = _unit(match["of_two"] or match["unit"] or match["label"] or "")
+def _range(match: re.Match[str]) -> tuple[str, float, float] | None:
+    of_one, of_two = match["unit"], match["of_two"] or match["unit"] or match["label"] or ""
+    (kind, size), (_, size_of_one) = unit_of(of_two), unit_of(of_one or of_two)
+    one, two = float(match["one"]) * size_of_one, float(match["two"] or "inf") * size
     if match["two"] or match["over"] or match["above"]:
-        return unit, one, two
-    return (unit, 0.0, one) if match["under"] or match["below"] else None
+        return kind, one, two
+    return (kind, 0.0, one) if match["under"] or match["below"] else None

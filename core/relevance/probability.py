@@ -32,9 +32,17 @@ from core.relevance.features import (
     asks_only_of,
     code_alone,
 )
-from core.relevance.names import clauses, codes_of_kind, identifiers, numbered_parts, shares
+from core.relevance.names import (
+    beside_people,
+    clauses,
+    codes_of_kind,
+    identifiers,
+    numbered_parts,
+    people_in,
+    shares,
+)
 from core.relevance.query import Query, parts_of, wording
-from core.relevance.sparse import presence, question_terms
+from core.relevance.sparse import MIN_WORD_WEIGHT, presence, question_terms
 from core.relevance.translation import dictionary_gains, with_twins
 
 ANY_EMBEDDING = "any"
@@ -192,6 +200,7 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
     chances = np.where(features.asks_itself, np.maximum(chances, SURE), chances)
     chances = _without_attribute(features, _with_leader(features, chances))
     chances = _with_pieces(features.candidates, (joined or features).coverage, chances)
+    chances = _by_person(query, candidates, chances)
     return [
         replace(candidate, probability=float(chance))
         for candidate, chance in zip(candidates, chances, strict=True)
@@ -359,6 +368,22 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
         judged[best] = max(judged[best], SURE if asks_nothing_else else MIN_NAMED)
     is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
     return _unsure(judged) if is_missing else judged
+
+
+def _by_person(query: Query, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
+    """Of a follow-up about somebody named before (王师傅；手机号呢), the best of few texts with the name is
+    at least the closest, and sure if it has all words of the question beside the name."""
+    people = people_in("".join(query.previous[-1:]))[-1:] if query.meant else []
+    texts = [candidate.chunk.indexed_text for candidate in candidates]
+    naming = [at for at, text in enumerate(texts) if any(name in text for name in people)]
+    if not 0 < len(naming) <= FEW_NAMED:
+        return chances
+    terms = [term for term in question_terms(query.question) if term.weight >= MIN_WORD_WEIGHT]
+    beside = [beside_people(texts[at]).get(people[0], "") for at in naming]
+    answers = [bool(terms) and all(presence(terms, text)) for text in beside]
+    best = max(range(len(naming)), key=lambda one: (answers[one], chances[naming[one]]))
+    least = np.where(np.arange(len(chances)) == naming[best], SURE if answers[best] else MIN_NAMED, 0.0)
+    return np.maximum(chances, least)
 
 
 def _begins(part: re.Pattern[str], texts: Sequence[str]) -> bool:

@@ -21,9 +21,17 @@ from numpy.typing import NDArray
 from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import asks_only_of
-from core.relevance.names import clauses, gives_hours, lies_in_span, names_moment, without_moments
+from core.relevance.names import (
+    amounts,
+    clauses,
+    gives_hours,
+    lies_in_range,
+    lies_in_span,
+    names_moment,
+    without_moments,
+)
 from core.relevance.probability import FEW_NAMED, MIN_NAMED, NOT_SURE, SURE
-from core.relevance.query import MAX_FORM_CHARS, Query, wording
+from core.relevance.query import AMOUNT, MAX_FORM_CHARS, Query, in_arabic, wording
 from core.relevance.sparse import MIN_WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
@@ -90,7 +98,7 @@ _PERIODS = tuple(
         ),
         ((0, r"(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])(?!次|个|個|回|遍|轮|輪|天(?!气|氣)|小时|小時)"
              r"|\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b"
-             r"|\b((?-i:Mon|Tues?|Wed|Thu|Fri|Sat|Sun))\b"),),
+             r"|\b((?-i:Mon|Tues?|Wed|Thu|Fri|Sat|Sun(?!\.\*)))\b"),),
         ((0, r"(?<!\d)(199\d|20[0-4]\d)(?!\d)"),),
     )
 )  # fmt: skip
@@ -155,21 +163,25 @@ def _by_hours(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """A text with a span that includes the question's day, weekday or time is about it, though the words
-    differ: with all other words of the question it may be sure, with some it gains, and if nothing else is
-    asked, such texts, if few, are at least the closest."""
-    asked = " ".join((query.question, *query.dates))
-    if len(query.question) > MAX_FORM_CHARS or not (names_moment(asked) or _numbers(asked, _OF_WEEK)):
+    """A text with a span that includes the question's day, weekday, time or amount is about it, though the
+    words differ: with all other words of the question it may be sure, with some it gains, and if nothing else
+    is asked, such texts, if few, are at least the closest."""
+    asked, measured = " ".join((query.question, *query.dates)), amounts(query.question)
+    names_one = names_moment(asked) or bool(_numbers(asked, _OF_WEEK))
+    names_any = names_one or measured or _weekdays(asked, _SOME_DAYS[:2])
+    if len(query.question) > MAX_FORM_CHARS or not names_any:
         return _by_hours(query, candidates)
     texts = [f"{each.chunk.heading or each.chunk.title}\n{each.chunk.text}" for each in candidates]
-    within = [lies_in_span(asked, text) or _has_weekday(asked, text) for text in texts]
-    words = [
-        word for word in _words(without_moments(query.question)) if not wording("beside_day").fullmatch(word)
+    within = [
+        lies_in_span(asked, text) or _has_weekday(asked, text) or bool(lies_in_range(measured, text))
+        for text in texts
     ]
+    rest = without_moments(AMOUNT.sub(" ", in_arabic(query.question)))
+    words = [word for word in _words(rest) if not wording("beside_day").fullmatch(word)]
     judged = []
     for candidate, is_within, text in zip(candidates, within, texts, strict=True):
         chance, held = candidate.probability, [is_within and _holds(text, [word]) for word in words]
-        if any(held):
+        if sum(held) > (0 if names_one else len(words) / 2):  # a weekend or an amount is often a circumstance
             chance = max(chance, min(SURE if all(held) else NOT_SURE, _divided(chance, -DATE_LOGIT)))
         elif is_within and not words and sum(within) <= FEW_NAMED:
             chance = max(chance, MIN_NAMED)
@@ -178,7 +190,14 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _has_weekday(question: str, text: str) -> bool:
-    return bool(_numbers(question, _OF_WEEK) & _numbers(text, _OF_WEEK))
+    asked = _weekdays(question, _SOME_DAYS[:2])
+    some_days = _SOME_DAYS if gives_hours(text) else _SOME_DAYS[:2]  # 每天 8:00–20:00, not 每天一次
+    return bool(asked & _weekdays(text, some_days))
+
+
+def _weekdays(text: str, some_days: Sequence[tuple[range, re.Pattern[str]]]) -> set[int]:
+    """Return the weekdays that it names, in one word (周末) or each."""
+    return _numbers(text, _OF_WEEK).union(*(days for days, some in some_days if some.search(text)))
 
 
 # Called a version (v3.6, 版本 3.6), or with three numbers: 3.6.0. Addresses have four, dates more digits.
@@ -256,7 +275,7 @@ def _words(question: str) -> list[str]:
 
 
 def _without_periods(text: str) -> str:
-    for _, period in (each for family in _PERIODS for each in family):
+    for _, period in (*(each for family in _PERIODS for each in family), *_SOME_DAYS[:2]):
         text = period.sub(" ", text)
     return text
 

@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 
 import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache, cached
 
+from core.dates import in_words
 from core.text import ENGLISH_STOP_WORDS, fold_width, simplified
 
 # Words without meaning of their own in a question, in Chinese (both scripts) and English.
@@ -127,7 +128,10 @@ def is_stemmed(text: str) -> bool:
 
 def encode_query(text: str) -> SparseTerms:
     """Return the vector that a question is searched with; empty if it has only stop words."""
-    return _vector((term.text, term.weight) for term in question_terms(text))
+    each = question_terms(text)
+    also = ((word, term.weight / 2) for term in each for word in _WORDS_OF_DAYS.get(term.text, ()))
+    parted = ((word, 1.0) for word in _parted_words(folded(text)))
+    return _vector(chain(((term.text, term.weight) for term in each), also, parted))
 
 
 def terms(text: str) -> list[str]:
@@ -140,12 +144,18 @@ def terms(text: str) -> list[str]:
 def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     """Return the question's distinct terms with their weights, in order of appearance."""
     weights: dict[str, float] = {}
-    for pieces, _ in _runs(_OR_NOT.sub(r"\1", text), is_stemmed(text)):
+    text = _NUMBER_OF.sub(r"\1", _OR_NOT.sub(r"\1", folded(text)))
+    text = _WEEKDAY.sub(lambda day: f"周{day[1].replace('天', '日')}" if day[1] != "几" else " ", text)
+    for pieces, _ in _runs(text, is_stemmed(text)):
         for piece, weight in pieces:
             weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
     for verb, particle in _PHRASAL_VERB.findall(text[:MAX_PHRASAL_CHARS]):
         if (noun := f"{verb}{particle}".lower()) in _NOUNS:
             weights.setdefault(_stem(noun), 1.0)
+    if (lone := _LONE.search(text)) and lone[1] in weights:
+        weights[lone[1]] = 1.0
+    for half in chain(*_parted_words(text)):
+        weights[half] = max(weights.get(half, 0.0), 0.5)
     for number, part in _ARTICLE.findall(text[:MAX_PHRASAL_CHARS]):
         weights[number] = 0.3  # 12 is the number of many things
         for piece, weight in _cjk_terms(f"第{in_words(int(number))}{part}"):
@@ -153,19 +163,20 @@ def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     return tuple(WeightedTerm(piece, weight) for piece, weight in weights.items())
 
 
+def _parted_words(text: str) -> list[str]:
+    """Return the words that 个 parts: 洗澡 in 洗个澡, 请假 in 请了个假."""
+    words = ["".join(match) for match in _PARTED.findall(text[:MAX_PHRASAL_CHARS])]
+    if words:
+        import rjieba
+    return [word for word in words if rjieba.has_word(word)]
+
+
+_PARTED = re.compile(r"([一-鿿])(?<![这那哪每某整上下几一二两三四五六七八九十半])了?个([一-鿿])")
+_NUMBER_OF = re.compile("(手机|电话|座机|分机|微信)号码?")  # which texts write without 号
+_LONE = re.compile(r"(?:^|[\s，,])[那和]?([一-鿿])的?呢\W*$")  # 狗呢, a question's whole subject
+_WEEKDAY = re.compile(r"(?:星期|礼拜|周(?=几|天(?!气)))([一二三四五六日天末几])")
 # Laws and handbooks write 第三十七条, people type 第37条.
 _ARTICLE = re.compile(r"第\s?([1-9]\d{0,3})\s?([条條章节節款])")
-_NUMERALS = "零一二三四五六七八九"
-_ZERO_RUNS = re.compile("(?:零[千百十]?)+")
-
-
-def in_words(number: int) -> str:
-    """Write 1…9999 in Chinese numerals: 一千零七十九."""
-    digits = (_NUMERALS[number // size % 10] for size in (1000, 100, 10, 1))
-    text = "".join(f"{digit}{size}" for digit, size in zip(digits, ("千", "百", "十", ""), strict=True))
-    return _ZERO_RUNS.sub("零", text).strip("零").removeprefix("一" if 10 <= number < 20 else "")
-
-
 # To back something up makes a backup: documents use the noun, questions the verb.
 _NOUNS = frozenset(
     ("backup", "setup", "login", "logout", "signup", "startup", "shutdown", "rollback", "cleanup", "lookup")
@@ -247,7 +258,7 @@ def _cjk_terms(run: str) -> list[tuple[str, float]]:
 def _cjk_word(word: str) -> tuple[tuple[str, float], ...]:
     if len(word) == 1:
         return ((word, CHARACTER_WEIGHT),)
-    if len(word) == 2:
+    if len(word) == 2 or word in _WORDS_OF_DAYS:
         return ((word, 1.0),)
     share = 0.9 / (len(word) - 1)
     return ((word, 0.6), *((word[at : at + 2], share) for at in range(len(word) - 1)))
@@ -300,6 +311,39 @@ def _vector(weights: Iterable[tuple[str, float]]) -> SparseTerms:
     return SparseTerms(indices, [summed[index] for index in indices])
 
 
+# Days of the week, as questions name them: 周三 is meant by 工作日, 周一至周五 and 星期二、三, too.
+
+_WEEK, _UP_TO = "(?:周|星期|礼拜)", r"\s?[-–—~～至到]+\s?"
+_NAMES = ("一", "二", "三", "四", "五", "六", "[日天]")
+_ANY_DAY = "[一二三四五六日天]"
+_FROM_MONDAY = f"{_WEEK}一{_UP_TO}(?:{_WEEK})?五"
+# What the index has of such a text.
+_WORDS_OF_DAYS = {
+    **{f"周{day}": (f"星期{day}", f"礼拜{day}", "工作日") for day in "一二三四五"},
+    "周六": ("星期六", "礼拜六", "周末", "双休日"), "周日": ("星期日", "星期天", "礼拜天", "周末", "双休日"),
+    "周末": ("周六", "周日", "星期六", "星期日", "星期天", "双休日"),
+    "工作日": ("周一", "周五", "星期一", "星期五"),
+    "平时": ("工作日", "周一", "周五"),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _days() -> Mapping[str, re.Pattern[str]]:
+    each = {f"周{name.strip('[天]')}": _day(at) for at, name in enumerate(_NAMES)}
+    workdays = f"工作日|平日|{_FROM_MONDAY}"
+    weekend = f"周末|双休|{each['周六']}|{each['周日']}"
+    each |= {"周末": weekend, "工作日": workdays, "平时": f"平时|{workdays}"}
+    return {name: re.compile(pattern) for name, pattern in each.items()}
+
+
+def _day(at: int) -> str:
+    """Match one day: by name, in a list (周一、三), in a span of days, also one that passes Sunday."""
+    listed = rf"{_WEEK}(?:{_ANY_DAY}[、,，和及/]?{_WEEK}?){{0,6}}{_NAMES[at]}"
+    around = [(at - before, at + after) for before in range(1, 6) for after in range(1, 7 - before)]
+    spans = "|".join(f"{_NAMES[first % 7]}{_UP_TO}{_WEEK}?{_NAMES[last % 7]}" for first, last in around)
+    return f"{listed}|{_WEEK}(?:{spans})|{'工作日|平日' if at < 5 else '周末|双休'}"
+
+
 # Where a text has a question's terms, and how close to each other.
 
 Weights = npt.NDArray[np.float64]
@@ -326,8 +370,7 @@ def hits_in(text: str, terms: Mapping[str, int], cjk: Mapping[str, int]) -> Hits
     lowered, places = terms_in(text)
     hits = [(at, terms[term]) for term in terms.keys() & places.keys() for at in places[term]]
     for term, number in cjk.items():
-        if term in lowered:
-            hits += [(at, number) for at in _places(lowered, term)]
+        hits += [(at, number) for at in _places(lowered, term)]
     hits.sort()
     return Hits([at for at, _ in hits], [number for _, number in hits])
 
@@ -338,7 +381,7 @@ def presence(question: Sequence[WeightedTerm], text: str) -> list[bool]:
     cjk = [is_cjk(term.text) for term in question]
     stems = frozenset() if all(cjk) else word_stems(text)
     return [
-        term.text in lowered if by_character else term.text in stems
+        holds(lowered, term.text) if by_character else term.text in stems
         for term, by_character in zip(question, cjk, strict=True)
     ]
 
@@ -362,7 +405,16 @@ def terms_in(text: str) -> tuple[str, Mapping[str, Sequence[int]]]:
     return whole.lower(), places
 
 
+def holds(text: str, term: str) -> bool:
+    """Whether a folded, lowercased text has a term of a script without spaces: as a substring or, if it is a
+    day of the week, within a list or a span of days."""
+    days = _days().get(term)
+    return term in text if days is None else days.search(text) is not None
+
+
 def _places(text: str, term: str) -> list[int]:
+    if days := _days().get(term):
+        return [match.start() for match in islice(days.finditer(text), MAX_REPEATS)]
     places: list[int] = []
     at = text.find(term)
     while at >= 0 and len(places) < MAX_REPEATS:

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dates import dates_in, day_asked, in_digits, is_iso_date, iso, leading_date, written_dates
+from core.dates import (
+    dates_in,
+    day_asked,
+    in_digits,
+    in_words,
+    is_iso_date,
+    iso,
+    leading_date,
+    number_in,
+    written_dates,
+)
 from tests.support.machine import at_most
 
 
@@ -247,3 +257,10 @@ def test_a_long_question_is_read_quickly() -> None:
             "2018-" * 2_000,
         ):
             dates_in(text, TODAY)
+
+
+def test_chinese_numerals_are_read_as_written() -> None:
+    """Discriminates: 两百五 as 205, 二三十 as 23."""
+    assert [number_in(in_words(number)) for number in range(1, 10_000)] == [*range(1, 10_000)]
+    written = ("两百五", "一百零五", "一万二", "半", "二三十")
+    assert [number_in(words) for words in written] == [250, 105, 12_000, 0.5, None]

@@ -304,6 +304,7 @@ def test_a_sentence_that_is_too_long_is_cut_at_a_clause_before_its_match() -> No
     [
         ("病历在哪里复印", "病历在四楼复印。"), ("when is it made?", "Made on Mondays."),
         ("When do they come?", "At 5 pm."), ("为什么停水", "因管网检修停水。"),
+        ("林医生哪天坐诊", "林医生周二、周四坐诊。"), ("林医生礼拜几坐诊", "林医生工作日坐诊。"),
     ],
 )  # fmt: skip
 def test_the_requested_kind_of_value_is_recognised_by_its_form(question: str, text: str) -> None:
@@ -322,6 +323,11 @@ def test_the_requested_kind_of_value_is_recognised_by_its_form(question: str, te
         ("25 个人的押金，那 50 个人呢", "31-80 人", "11–30人"),
         ("for 6 people", "5 to 8 people", "over 8 people"),
         ("8 人的车", "人数：6–14；价格", "人数：1–5；价格"),
+        ("六个人", "人数：6–14；价格", "五人以下"),
+        ("十岁的孩子", "十二岁以下儿童", "三至九岁"),
+        ("一米三的孩子", "身高 1.2–1.5 米", "1.2 米以下"),
+        ("二十分钟", "十分钟到半小时", "1 小时以上"),
+        ("三千块", "2000 元以上的", "两千元以下"),
     ],
 )  # fmt: skip
 def test_an_amount_lies_in_a_range_of_its_unit(question: str, lies: str, lies_not: str) -> None:

@@ -48,6 +48,7 @@ def test_a_row_is_quoted_with_its_column_names() -> None:
     [
         ("6 个人包车多少钱", "900"), ("包车，我们 20 人", "1500"),
         ("包车 3 人", "600"), ("coach for 45 people", "1500"),
+        ("六个人包车", "900"), ("包车，我们二十人", "1500"),
     ],
 )  # fmt: skip
 def test_the_row_with_the_range_of_the_amount_is_quoted(question: str, price: str) -> None:

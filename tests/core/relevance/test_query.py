@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.names import carried, short_codes, with_subject
+from core.relevance.names import carried, people_in, short_codes, with_subject
 from core.relevance.query import asked_in, meant, parts_of, reciprocal_rank_fusion
 from tests.support.machine import at_most
 
@@ -242,3 +242,35 @@ def test_a_long_text_takes_little_time() -> None:
     with at_most(0.5):
         for text in ("不是" * 4_000, "not " * 2_000, "點" * 8_000, "不是年假，" * 60):
             meant(text, [ANNUAL])
+
+
+DOCTORS = (
+    "> 姓名：林彤\n> 职务：猫科\n> 电话：8201\n>\n> 姓名：何志强\n> 职务：外科，负责骨科\n> 电话：8203 [1]"
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "before", "answer", "expected"),
+    [
+        ("他电话多少", ["8号楼谁修"], "> 7号楼由王师傅负责，8、9号楼由老蔡负责。", ["老蔡"]),
+        ("她什么时候上班", ["换房谁批"], "> 第 3 周受理，由李敏审批，须双方签字。", ["李敏"]),
+        ("他哪天坐诊", ["骨科谁看"], DOCTORS, ["何志强"]),
+        ("他哪天坐诊", ["骨科谁看", "他电话多少"], DOCTORS, ["骨科谁看", "何志强"]),
+        ("分机呢", ["换房谁批"], "> 由李敏审批。", ["换房谁批 李敏"]),
+        ("周六在吗", ["换房谁批", "她在哪个办公室"], "> 由李敏审批。", ["换房谁批", "她在哪个办公室 李敏"]),
+        ("多少钱", ["换房谁批"], "> 由李敏审批。", ["换房谁批"]),
+        ("他电话多少", ["王师傅几点下班"], "> 王师傅 17:00 下班，老蔡 18:00。", ["王师傅几点下班"]),
+        ("它多重", ["泵谁修"], "> 由老蔡负责。", ["泵谁修"]),
+    ],
+)
+def test_a_follow_up_about_a_person_searches_for_whom_the_answer_names(
+    question: str, before: list[str], answer: str, expected: list[str]
+) -> None:
+    """Discriminates: the first name of the answer; a price after 谁; somebody the question names."""
+    assert with_subject(question, before, answer) == expected
+
+
+def test_chinese_names_are_those_beside_what_announces_a_person() -> None:
+    text = "安全员贺阳，前台小周，找仓库杨姐。欧阳娜娜老师：联系人：玛丽，由韦小婷和王师傅处理"
+    assert people_in(text) == ["贺阳", "小周", "杨姐", "欧阳娜娜", "玛丽", "韦小婷", "王师傅"]
+    assert people_in("周一、周三，高温时，由财务部门负责，单价：金属、金额。周末找值班经理") == []

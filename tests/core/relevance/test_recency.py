@@ -313,6 +313,15 @@ SPANS = [
     ("Can we swim on 3 July?", "You can swim on 1–5 July.", True),
     ("Can we swim on December 24?", "No swimming from November 15 to February 28.", True),
     ("Can we swim on Wednesday?", "You can swim Mon-Fri.", True),
+    ("Can we swim at the weekend?", "You can swim Sat, Sun 9:00–17:00.", True),
+    ("Can we swim at the weekend?", "**Sun.** Swim in the shade.", False),
+    ("周末能游泳吗", "周六、周日可以游泳。", True),
+    ("周末能游泳吗", "周一至周五可以游泳。", False),
+    ("工作日能游泳吗", "周三可以游泳。", True),
+    ("周三能游泳吗", "每天 8:00–22:00 可以游泳。", True),
+    ("周三能游泳吗", "每天换一次水，可以游泳。", False),
+    ("八岁能游泳吗", "六岁以上可以游泳。", True),
+    ("五岁能游泳吗", "六岁以上可以游泳。", False),
     ("晚上九点能游泳吗", "8:00–22:00 可以游泳。", True),
     ("晚上十一点能游泳吗", "8:00–22:00 可以游泳。", False),
     ("夜里十一点能游泳吗", "22:00 至次日 7:00 禁止游泳。", True),
@@ -351,6 +360,17 @@ def test_a_question_for_opening_hours_shows_the_texts_with_hours(question: str, 
     texts = ("周末 8:00–22:00。", "单次票 35 元。")
     judged = by_dates(Query(question, ()), [candidate(text, "", 0.01, text=text) for text in texts])
     assert [each.probability for each in judged] == [MIN_NAMED if asks_hours else 0.01, 0.01]
+
+
+def test_a_weekend_or_an_amount_may_be_a_circumstance() -> None:
+    """Discriminates: lifting every text with a weekday and one of the words."""
+    question = Query("My tent smells after a rainy weekend", ())
+    for text, is_lifted in (
+        ("Sat, Sun: dry the tent.", False),
+        ("Sat, Sun: tents smell after rainy days.", True),
+    ):
+        (judged,) = by_dates(question, [candidate("a", "", 0.2, text=text)])
+        assert (judged.probability > 0.2) == is_lifted
 
 
 def test_asking_whether_a_day_is_possible_shows_the_few_spans_that_contain_it() -> None:

@@ -17,6 +17,7 @@ from core.relevance.sparse import (
     encode_document,
     encode_query,
     folded,
+    holds,
     is_cjk,
     question_terms,
     terms,
@@ -280,8 +281,43 @@ def test_folding_keeps_the_length_of_a_text(text: str) -> None:
     [
         ("遛狗的绳子多长", {"遛狗", "绳子"}), ("钥匙丢了咋整", {"钥匙"}), ("門診幾點下班", {"门诊", "下班"}),
         ("会员能不能停卡", {"会员", "停卡"}), ("明天停不停水", {"明天", "停水"}),
+        ("礼拜几值班", {"值班"}), ("值班手机号是多少", {"值班", "手机"}),
     ],
 )  # fmt: skip
 def test_words_that_only_ask_say_little(question: str, words: set[str]) -> None:
     """Discriminates: 多长, 咋 and 不能 as words that a text with the answer lacks."""
     assert {term.text for term in question_terms(question) if term.weight >= MIN_WORD_WEIGHT} == words
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "other"),
+    [
+        ("周末", "周六、周日 10:00", "周一至周五"), ("周末", "周五、六", "每周一次"),
+        ("礼拜天", "星期日休息", "周六"), ("周三", "周一至周五", "周四至周日"),
+        ("星期三", "星期二、三、四", "周四"), ("禮拜六", "双休日", "工作日"),
+        ("周一", "周日至周四", "周五至周日"), ("工作日", "周一到周五", "周六"), ("平时", "周一~周五", "周末"),
+    ],
+)  # fmt: skip
+def test_a_day_of_the_week_is_in_a_text_that_includes_it(question: str, text: str, other: str) -> None:
+    """Discriminates: days as mere strings."""
+    (term,) = question_terms(question)
+    assert (holds(text, term.text), holds(other, term.text)) == (True, False)
+
+
+def test_a_weekday_is_searched_as_texts_write_it() -> None:
+    assert score("周末", "双休日休息") > 0.0
+    assert score("礼拜天", "星期日休息") > 0.0
+    assert score("周三", "工作日休息") > 0.0
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("狗呢", {"狗"}), ("游泳池呢 那貓呢？", {"游泳池", "猫"}), ("它呢", set()), ("多少钱", set()),
+        ("洗个澡", {"洗", "澡"}), ("请了个假", {"请", "假"}), ("上个月", {"上个月"}),
+    ],
+)  # fmt: skip
+def test_a_lone_character_or_a_parted_word_is_a_word(question: str, words: set[str]) -> None:
+    """Discriminates: 狗 as a third of a word, and so 洗; a search for the characters of 洗澡 alone."""
+    assert {term.text for term in question_terms(question) if term.weight >= MIN_WORD_WEIGHT} == words
+    assert score("洗个澡", "洗澡") > score("澡", "洗澡") + score("洗", "洗澡")

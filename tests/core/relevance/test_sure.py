@@ -192,3 +192,22 @@ def test_passages_that_lose_sure_keep_their_order() -> None:
     judged = judge(query, passages, replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0)))
     before, best = (each.probability for each in judged)
     assert before < best < SURE
+
+
+STAFF = "前台小周，工作日在岗，微信 anzhou。夜班护士老唐，分机 8020。"
+
+
+@pytest.mark.parametrize(
+    ("question", "before", "chance"),
+    [
+        ("他分机多少", "老唐", SURE), ("他分机多少", "小周", MIN_NAMED), ("分机呢", "谁值班 老唐", SURE),
+        ("他多大", "老唐", MIN_NAMED), ("他分机多少", "老蔡", 0.0), ("急诊分机多少", "老唐", 0.0),
+    ],
+)  # fmt: skip
+def test_a_follow_up_about_a_person_is_sure_of_what_stands_beside_the_name(
+    question: str, before: str, chance: float
+) -> None:
+    """Discriminates: the extension of somebody else in the same passage; what the passage does not say."""
+    others = [candidate(FILLER[:50], at) for at in range(1, 6)]
+    *_, judged = judge(ask(question, before), [*others, candidate(STAFF, 6)], UNSURE)
+    assert judged.probability == pytest.approx(chance, abs=0.05)

@@ -81,6 +81,8 @@ def builder(embedding: EmbeddingService) -> QueryBuilder:
         "one level up?",
         "which ones are allowed then",
         "what do i pay in that case",
+        "二十公斤的狗",
+        "八个人",
     ],
 )
 def test_a_question_that_points_back_is_a_follow_up(question: str) -> None:
