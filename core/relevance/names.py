@@ -20,7 +20,7 @@ from core.relevance.query import (
     own_words,
     wording,
 )
-from core.relevance.sparse import CACHED_TEXTS, covered, in_words, ungrouped
+from core.relevance.sparse import CACHED_TEXTS, covered, in_words, presence, question_terms, ungrouped
 from core.text import fold_width
 
 MAX_CODES = 16
@@ -392,3 +392,34 @@ def _range(match: re.Match[str]) -> tuple[int, float, float] | None:
     if match["two"] or match["over"] or match["above"]:
         return unit, one, two
     return (unit, 0.0, one) if match["under"] or match["below"] else None
+
+
+def is_for_others(question: str, text: str) -> bool:
+    """Whether the text, though near the question, is about others than those it asks about: it has prices per
+    night but none per month, names no children, or has no telephone number in the row that is asked about."""
+    if len(question) > MAX_FORM_CHARS:
+        return False
+    asked = {str(each.lastgroup) for each in wording("asks_of").finditer(question)}
+    if not asked <= _FORMS and wording("of_everyone").search(text):
+        asked &= _FORMS
+    rows = _nearest_rows(question, text) if asked & _FORMS else text
+    is_missing = any(not wording(f"of_{each}").search(rows) for each in asked)
+    return is_missing or _has_other_period(question, text)
+
+
+_FORMS = {"phone", "email", "age"}
+
+
+def _nearest_rows(question: str, text: str) -> str:
+    """Return the table rows with most of the question's words; the whole text if no row has any."""
+    terms, rows = question_terms(question), [line for line in text.split("\n") if line.lstrip()[:1] == "|"]
+    held = [sum(presence(terms, row)) for row in rows]
+    most = max(held, default=0)
+    return "\n".join(row for row, has in zip(rows, held, strict=True) if has == most) if most else text
+
+
+def _has_other_period(question: str, text: str) -> bool:
+    periods = {each.lastgroup for each in wording("asks_period").finditer(question)}
+    if len(periods) != 1 or not wording("asks_price").search(question) or not wording("amount").search(text):
+        return False
+    return periods.isdisjoint(each.lastgroup for each in wording("period").finditer(text))

@@ -32,7 +32,14 @@ from core.relevance.features import (
     asks_only_of,
     code_alone,
 )
-from core.relevance.names import clauses, codes_of_kind, identifiers, numbered_parts, shares
+from core.relevance.names import (
+    clauses,
+    codes_of_kind,
+    identifiers,
+    is_for_others,
+    numbered_parts,
+    shares,
+)
 from core.relevance.query import Query, parts_of, wording
 from core.relevance.sparse import presence, question_terms
 from core.relevance.translation import dictionary_gains, with_twins
@@ -314,7 +321,17 @@ def _without_attribute(features: Features, chances: Matrix) -> Matrix:
     attribute = None if query.meant or features.alone[at] else wording("attribute").search(query.question)
     terms = question_terms(attribute["en"] or attribute["zh"]) if attribute else []
     has = not terms or any(presence(terms, features.candidates[at].chunk.indexed_text))
-    return chances if has else _unsure(chances)
+    return _without_others(features, chances if has else _unsure(chances))
+
+
+def _without_others(features: Features, chances: Matrix) -> Matrix:
+    """Lower those that are sure but about others than those asked about: they are at most the closest."""
+    sure = np.flatnonzero(chances >= SURE).tolist()
+    texts = {at: features.candidates[at].chunk for at in sure}
+    others = [at for at, chunk in texts.items() if is_for_others(features.query.question, chunk.indexed_text)]
+    lowered = chances.copy()
+    lowered[others] = _unsure(chances)[others]
+    return lowered
 
 
 def _unsure(chances: Matrix) -> Matrix:
