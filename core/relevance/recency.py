@@ -24,7 +24,7 @@ from core.relevance.features import asks_only_of
 from core.relevance.names import clauses, gives_hours, lies_in_span, names_moment, without_moments
 from core.relevance.probability import FEW_NAMED, MIN_NAMED, NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, wording
-from core.relevance.sparse import MIN_WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
+from core.relevance.sparse import MIN_WORD_WEIGHT, covered, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
 # Logits that a candidate of another time loses. Chosen, not fitted: half of a wrong part number's
@@ -32,6 +32,7 @@ from core.text import fold_width
 DATE_LOGIT = 1.5
 SHARED_WORDS = 0.6  # of the shorter text's character pairs; passages on one subject share up to .3
 SAME_WORDS = 0.8  # from here on, versions differ only in numbers and answer alike
+AMENDING_SHARE, AMENDED = 0.5, 1.0001  # of the question's words, and of the best probability
 PAIRS = 16_384  # hash buckets for pairs: of a chunk's about 400 pairs, five collide by chance
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _NOT_IN_NAMES = re.compile(r"[\W\d_年月日]+")
@@ -40,6 +41,7 @@ _NOT_IN_NAMES = re.compile(r"[\W\d_年月日]+")
 def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates with probabilities adjusted by date, in the given order."""
     candidates = _by_versions(query, _by_periods(query, _by_titles(query, _by_spans(query, candidates))))
+    candidates = _by_amendments(query, candidates)
     if not query.asked or not any(candidate.chunk.date for candidate in candidates):
         return candidates
     dated = [_Dated(candidate.chunk) for candidate in candidates]
@@ -54,6 +56,18 @@ def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         replace(candidate, probability=chance) if chance != candidate.probability else candidate
         for candidate, chance in zip(candidates, judged, strict=True)
     ]
+
+
+def _by_amendments(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Rank what changes a numbered clause before the clause, which may still read as before, if it has half
+    of the question's words and is half as probable as the best."""
+    best = max((each.probability for each in candidates), default=0.0)
+    least, judged = AMENDING_SHARE * best, list[Candidate]()
+    for each in candidates:
+        changes = wording("amends").finditer(each.chunk.text) if each.probability >= least else ()
+        is_it = any(covered(query.question, change[0]) >= AMENDING_SHARE for change in changes)
+        judged.append(replace(each, probability=min(1.0, AMENDED * best)) if is_it else each)
+    return judged
 
 
 def _by_titles(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
