@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import structlog
 
 from api.search.handler import SearchHandler, SearchRequest
-from core.relevance.calibration import Judged, fit, holds_words
-from core.relevance.probability import SURE, Calibration
+from core.relevance.calibration import Calibration, Judged, fit, holds_words
+from core.relevance.probability import SURE
 from services.retrieval.reranking import Calibrations
 
 log = structlog.get_logger()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from api.search.why_not import DocumentReport, Judged, Ranking, WhyNot
 from api.turn.gathering import Pipeline, asked_before
@@ -14,7 +15,7 @@ from core.citing.citations import with_key_passages
 from core.conversation.sessions import Branch, Session
 from core.conversation.turns import UNSET, Turn, TurnRequest
 from core.errors import EmptyQuestionError
-from core.knowledge import NO_LIMITS, Document, KnowledgeFilter, Surroundings
+from core.knowledge import NO_LIMITS, Candidate, Document, KnowledgeFilter, SearchScope, Surroundings
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.text import preprocess_question
@@ -96,10 +97,8 @@ class SearchHandler:
         )
         owners = self.pipeline.owners(request.owner)
         scope = await self.pipeline.precedence.scope(query, owners, request.filters)
-        candidates, history = await asyncio.gather(
-            self.pipeline.retriever.search(
-                query, scope.owners, request.filters, without_sample=scope.without_sample
-            ),
+        (query, candidates), history = await asyncio.gather(
+            self._candidates(query, scope, request.filters),
             self._history(context, query, request.owner),
         )
         reranked = await self.pipeline.reranking.rerank(query, candidates)
@@ -117,6 +116,17 @@ class SearchHandler:
         if document is not None:
             why = await self.why_not.explain(query, document, owners, judged, request.filters, scope)
         return SearchReport(judged, reranked.reranker, reranked.fell_back, why, scope.without_sample)
+
+    async def _candidates(
+        self, query: Query, scope: SearchScope, limits: KnowledgeFilter
+    ) -> tuple[Query, list[Candidate]]:
+        """Search, and again without the typing errors that the documents' words show."""
+        search = partial(self.pipeline.retriever.search, without_sample=scope.without_sample)
+        candidates = await search(query, scope.owners, limits)
+        respelled = await self.pipeline.queries.respelled(query, candidates)
+        if respelled is query:
+            return query, candidates
+        return respelled, await search(respelled, scope.owners, limits)
 
     async def recall(self, question: str, owner: str, top_n: int) -> list[Remembered]:
         """Return the owner's earlier turns, of all sessions, that are relevant to the question, best first.

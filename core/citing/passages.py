@@ -15,17 +15,10 @@ from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from operator import or_
 
-from core.relevance.names import amounts, lies_in_range, lies_in_span, numbered_parts
+from core.relevance.amounts import amounts, lies_in_range
+from core.relevance.names import lies_in_span, numbered_parts
 from core.relevance.query import Query, wording
-from core.relevance.sparse import (
-    CACHED_TEXTS,
-    WeightedTerm,
-    folded,
-    holds,
-    is_cjk,
-    question_terms,
-    terms_in,
-)
+from core.relevance.sparse import CACHED_TEXTS, WeightedTerm, folded, holds, is_cjk, question_terms, terms_in
 from core.text import fold_width
 
 MAX_PASSAGE_CHARS = 300

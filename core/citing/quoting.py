@@ -23,19 +23,19 @@ from core.citing.units import (
     under,
     with_what_follows,
 )
+from core.relevance.amounts import amounts, lies_in_range
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.names import (
     NumberedPart,
-    amounts,
+    Version,
     codes_of_kind,
     identifiers,
-    lies_in_range,
     lies_in_span,
     numbered_parts,
     short_codes,
+    version_in,
 )
 from core.relevance.query import Query, asks_for_step, explanation_of, wording
-from core.relevance.recency import Version, version_in
 from core.relevance.sparse import MIN_WORD_WEIGHT, WeightedTerm, presence, question_terms
 
 MAX_ROWS = 5

@@ -19,6 +19,7 @@ from typing import Any
 
 from core.knowledge import SCORE_DIGITS, Candidate, KnowledgeFilter, scope_of
 from core.memory.record import Memory
+from core.relevance.probability import SURE
 from core.text import Language
 
 JOINER = "\u200d"
@@ -118,7 +119,8 @@ GAP = "\n\n"
 class Passage:
     """A fenced block of the knowledge context, as the model sees it.
 
-    `index` is its citation number, `relevance` the reranker's probability, rounded to two digits.
+    `index` is its citation number, `relevance` the reranker's probability, rounded to two digits
+    unless that would make it sure.
     """
 
     index: int
@@ -159,9 +161,10 @@ def render_knowledge(candidates: Sequence[Candidate], code: str) -> str:
 def render_block(index: int, candidate: Candidate, code: str) -> str:
     chunk, name = candidate.chunk, tag(Kind.PASSAGE, code)
     relevance = round(candidate.probability, SCORE_DIGITS)
+    digits = SCORE_DIGITS if relevance < SURE <= round(relevance, 2) else 2  # .449 is not sure
     return (
         f'<{name} id="{index}" file="{_attribute(chunk.file_name)}" '
-        f'heading="{_attribute(chunk.heading)}" relevance="{relevance:.2f}">\n'
+        f'heading="{_attribute(chunk.heading)}" relevance="{relevance:.{digits}f}">\n'
         f"{neutral(chunk.text)}\n</{name}>"
     )
 

@@ -1,7 +1,8 @@
-"""Fit a store's own slope and shift of the logits, from questions whose answering passages are known."""
+"""A store's own slope and shift of the logits, fitted to questions whose answering passages are known."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,40 @@ SHIFT_DEVIATION, SLOPE_DEVIATION = 2.0, 0.5  # the prior: how much collections d
 MIN_SLOPE = 0.1  # never reverses the order
 STEPS = 100
 _MARKS = re.compile(r"\W+")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Valid for a store with texts of this embedding, judged by this reranker (as RERANKER names it).
+
+    In force from `made_us` until `undone_us` (0: it was not undone) or the next one.
+    """
+
+    slope: float = 1.0
+    shift: float = 0.0
+    questions: int = 0
+    embedding: str = ""
+    reranker: str = ""
+    made_us: int = 0
+    undone_us: int = 0
+
+    def of(self, chance: float) -> float:
+        return chance if self.changes_nothing else _chance(self.slope * logit(chance) + self.shift)
+
+    def raw(self, chance: float) -> float:
+        """Invert `of`."""
+        return chance if self.changes_nothing else _chance((logit(chance) - self.shift) / self.slope)
+
+    @property
+    def changes_nothing(self) -> bool:
+        return (self.slope, self.shift) == (1.0, 0.0)
+
+    def was_in_force(self, at_us: int) -> bool:
+        return self.made_us <= at_us and not 0 < self.undone_us <= at_us
+
+
+def _chance(logit: float) -> float:
+    return 1.0 / (1.0 + math.exp(-logit))
 
 
 @dataclass(frozen=True, slots=True)

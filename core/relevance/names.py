@@ -1,10 +1,10 @@
 """What a question names and an embedding barely represents: part numbers and codes, clauses, articles, days
-and times of day, amounts. What applies during a span of days or times is left to the text."""
+and times of day, versions, people. What applies during a span of days or times is left to the text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -12,16 +12,12 @@ from typing import NamedTuple
 
 from core.dates import MONTH_NAMES, in_digits, in_words, number_in
 from core.relevance.query import (
-    AMOUNT,
     CERTAIN_FOLLOW_UP,
     MAX_FORM_CHARS,
     MAY_LEAN_WORDS,
-    UNIT,
     follow_up_weight,
-    in_arabic,
     names_subject,
     own_words,
-    unit_of,
     wording,
 )
 from core.relevance.sparse import CACHED_TEXTS, covered, ungrouped
@@ -396,36 +392,36 @@ def _is_within(asked: int, first: int, last: int) -> bool:
     return first <= asked <= last if first <= last else not last < asked < first
 
 
-# 5–8 人, 满 10 年不满 20 年, 15 天以上, over 5 kg; of a row's cell, the unit may stand in the column's name.
-_RANGE = re.compile(
-    r"(?:(?P<label>[^\n:：;；]{1,16})[:：]\s?|(?<![\d.:/第-]))"
-    r"(?:(?P<over>满|超过|大于|高于|over|more than|at least)\s?"
-    r"|(?P<under>不[满足]|不超过|低于|少于|小于|under|less than|up to)\s?)?"
-    rf"(?P<one>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<unit>{UNIT})?"
-    rf"(?:\s?(?:[-–—~～至到]|[，,]?(?:但?不[满足]|至)|to)\s?(?P<two>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<of_two>{UNIT})?"
-    r"|\s?(?P<above>[及或]?以上|or more)|\s?(?P<below>[及或]?以[下内]|or less))?",
-    re.IGNORECASE,
-)
+# Called a version (v3.6, 版本 3.6), or with three numbers: 3.6.0. Addresses have four, dates more digits.
+_VERSION = r"(?:(?:\b(?:version|release|v)|版本)[ .:：]?\s?{number}|{three})(?![.\d]*\d)"
+_NUMBER, _THREE = r"\d{1,3}(?:\.\d{1,3}){1,3}", r"(?<![\d.§])\d{1,3}\.\d{1,3}\.\d{1,3}"
+_NAMED = re.compile(_VERSION.format(number=f"({_NUMBER})", three=f"({_THREE})"), re.IGNORECASE)
+# At the beginning of a line, a row or a heading, followed by nothing or by its date: not section 3.6.1.
+_HEADS = r"(?:^|> )[ \t*#|>\[-]{{0,8}}+(?:\w+ )?{version}(?=[ \t*\]]*(?:[|(（:：,，–—-]|$))"
+_OF_LINE = re.IGNORECASE | re.MULTILINE
+_ALIKE = re.compile(_HEADS.format(version=_VERSION.format(number=_NUMBER, three=_THREE)), _OF_LINE)
 
 
-@lru_cache(maxsize=32)  # asked of every unit that may be quoted
-def amounts(question: str) -> Mapping[str, float]:
-    """Return the amounts that the question names, by what they measure; of a follow-up's, the last ones."""
-    matches = AMOUNT.finditer(in_arabic(fold_width(question[-MAX_FORM_CHARS:])))
-    return {kind: float(match[1]) * size for match in matches for kind, size in (unit_of(match[2]),)}
+@dataclass(frozen=True, slots=True)
+class Version:
+    """`called` matches it anywhere in a text, `heads` above its release notes, `alike` above those of any
+    version."""
+
+    name: str
+    called: re.Pattern[str]
+    heads: re.Pattern[str]
+    alike: re.Pattern[str] = _ALIKE
 
 
-def lies_in_range(asked: Mapping[str, float], text: str) -> bool | None:
-    """Whether a range in the text includes one of these amounts; None without a range of its unit."""
-    matches = _RANGE.finditer(in_arabic(fold_width(text[:_MAX_CHARS]))) if asked else ()
-    ranges = [each for each in map(_range, matches) if each and each[0] in asked]
-    return any(low <= asked[kind] <= high for kind, low, high in ranges) if ranges else None
-
-
-def _range(match: re.Match[str]) -> tuple[str, float, float] | None:
-    of_one, of_two = match["unit"], match["of_two"] or match["unit"] or match["label"] or ""
-    (kind, size), (_, size_of_one) = unit_of(of_two), unit_of(of_one or of_two)
-    one, two = float(match["one"]) * size_of_one, float(match["two"] or "inf") * size
-    if match["two"] or match["over"] or match["above"]:
-        return kind, one, two
-    return (kind, 0.0, one) if match["under"] or match["below"] else None
+@lru_cache(maxsize=32)  # a turn needs it for judging and quoting
+def version_in(question: str) -> Version | None:
+    """Return the version that the question names; None without one or with several: from 4.9.0 to 5.4.0."""
+    if len(question) > MAX_FORM_CHARS or clauses(question):
+        return None
+    named = {one or other for one, other in _NAMED.findall(question)}
+    if len(named) != 1:
+        return None
+    (name,) = named
+    own = rf"(?<![\d.]){re.escape(name)}(?!\d)"
+    either = rf"(?:(?:version|release|v|版本)[ .:：]?\s?)?{own}(?:\.\d+)*"
+    return Version(name, re.compile(own), re.compile(_HEADS.format(version=either), _OF_LINE))

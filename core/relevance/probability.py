@@ -10,7 +10,6 @@ scripts/training/train.py and shipped as data, with their figures.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +40,7 @@ from core.relevance.names import (
     people_in,
     shares,
 )
-from core.relevance.query import Query, parts_of, wording
+from core.relevance.query import Query, is_for_others, parts_of, wording
 from core.relevance.sparse import MIN_WORD_WEIGHT, presence, question_terms
 from core.relevance.translation import dictionary_gains, with_twins
 
@@ -323,7 +322,17 @@ def _without_attribute(features: Features, chances: Matrix) -> Matrix:
     attribute = None if query.meant or features.alone[at] else wording("attribute").search(query.question)
     terms = question_terms(attribute["en"] or attribute["zh"]) if attribute else []
     has = not terms or any(presence(terms, features.candidates[at].chunk.indexed_text))
-    return chances if has else _unsure(chances)
+    return _without_others(features, chances if has else _unsure(chances))
+
+
+def _without_others(features: Features, chances: Matrix) -> Matrix:
+    """Lower those that are sure but about others than those asked about: they are at most the closest."""
+    sure = np.flatnonzero(chances >= SURE).tolist()
+    texts = {at: features.candidates[at].chunk for at in sure}
+    others = [at for at, chunk in texts.items() if is_for_others(features.query.question, chunk.indexed_text)]
+    lowered = chances.copy()
+    lowered[others] = _unsure(chances)[others]
+    return lowered
 
 
 def _unsure(chances: Matrix) -> Matrix:
@@ -399,39 +408,7 @@ def _linear(read: Mapping[str, Any]) -> Linear:
     return Linear(float(read["intercept"]), tuple(Feature(**feature) for feature in read["features"]))
 
 
-# A store's own calibration: a slope and a shift of the logits.
-
 MIN_CHANCE = 1e-6  # clip: a probability of 0 or 1 has no logit
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Valid for a store with texts of this embedding, judged by this reranker (as RERANKER names it).
-
-    In force from `made_us` until `undone_us` (0: it was not undone) or the next one.
-    """
-
-    slope: float = 1.0
-    shift: float = 0.0
-    questions: int = 0
-    embedding: str = ""
-    reranker: str = ""
-    made_us: int = 0
-    undone_us: int = 0
-
-    def of(self, chance: float) -> float:
-        return chance if self.changes_nothing else _chance(self.slope * logit(chance) + self.shift)
-
-    def raw(self, chance: float) -> float:
-        """Invert `of`."""
-        return chance if self.changes_nothing else _chance((logit(chance) - self.shift) / self.slope)
-
-    @property
-    def changes_nothing(self) -> bool:
-        return (self.slope, self.shift) == (1.0, 0.0)
-
-    def was_in_force(self, at_us: int) -> bool:
-        return self.made_us <= at_us and not 0 < self.undone_us <= at_us
 
 
 def logistic(logits: Matrix) -> Matrix:
@@ -446,7 +423,3 @@ def _logits(chances: Matrix) -> Matrix:
 
 def logit(chance: float) -> float:
     return float(_logits(np.array(chance)))
-
-
-def _chance(logit: float) -> float:
-    return 1.0 / (1.0 + math.exp(-logit))

@@ -15,8 +15,8 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from core.dates import number_in
-from core.relevance.sparse import SparseTerms, is_cjk, question_terms
+from core.relevance.amounts import AMOUNT, in_arabic
+from core.relevance.sparse import SparseTerms, is_cjk, presence, question_terms
 from core.relevance.tokens import QuestionTokens
 from core.text import fold_width, is_mostly_chinese, language_in, standard
 
@@ -139,48 +139,6 @@ def follow_up_weight(question: str) -> float:
     if not _points_back(question):
         return 0.0
     return LIKELY_FOLLOW_UP if own < MANY_WORDS else POSSIBLE_FOLLOW_UP
-
-
-# What an amount measures, by its unit, and how much of it: 2 吨 are 2,000 公斤, 30 斤 15.
-_UNITS = (
-    (r"个?人|[名位](?!置)|people|persons?|guests?", "people", 1.0),
-    (r"平(?:方米|方|米)?(?![均时日板等])|㎡|m²|sqm", "area", 1.0),
-    (r"年(?![级底初月])|years?", "years", 1.0), (r"个月|months?", "months", 1.0), (r"天|days?", "days", 1.0),
-    (r"岁|周岁", "age", 1.0), (r"小时|hours?", "minutes", 60.0), (r"分钟|min(?:ute)?s?", "minutes", 1.0),
-    (r"公斤|千克|kg", "weight", 1.0), (r"斤", "weight", 0.5), (r"吨(?!位)|tonnes?", "weight", 1_000.0),
-    (r"公里|千米|km", "length", 1_000.0), (r"毫米|mm", "length", 0.001), (r"厘米|公分|cm", "length", 0.01),
-    (r"米|met(?:er|re)s?", "length", 1.0), (r"万元", "money", 10_000.0), (r"元|块钱?", "money", 1.0),
-)  # fmt: skip
-UNIT = rf"(?:{'|'.join(unit for unit, _, _ in _UNITS)})(?![a-z])"
-_OF_UNIT = [(re.compile(unit, re.IGNORECASE), (kind, size)) for unit, kind, size in _UNITS]
-AMOUNT = re.compile(
-    rf"(?<![\d.:/第-])(?!(?:19|20)\d\d\s?年)(\d{{1,6}}(?:\.\d\d?)?)\s?({UNIT})", re.IGNORECASE
-)
-_NUMERAL = "[一二两兩三四五六七八九十百千半]"
-_NUMERAL = "[零一二两兩三四五六七八九十百千万半]"
-# 一天多少钱 asks for a rate; 几十人 and 二三十人 are no numbers.
-_RATE = rf"(?!一\s?(?:{UNIT})(?:能|要|可以|最多|给|有)?(?:多少|[几幾]|怎|收|一次))"
-_IN_WORDS = re.compile(
-    rf"(?<!{_NUMERAL})(?<![第几]){_RATE}({_NUMERAL}{{1,7}})"
-    rf"(?=\s?(?:[-–—~～至到]\s?(?:{_NUMERAL}{{1,7}}|\d+)\s?)?{UNIT}|[及或]?以[上下内])"
-)
-_METRES = re.compile(r"(?<!\d)(\d)\s?米\s?([1-9一二三四五六七八九])(?![\d十百])")  # 1 米 2, 一米二
-
-
-def in_arabic(text: str) -> str:
-    """Replace the Chinese numerals of amounts, and of ranges of them, with digits: 十二岁 → 12岁."""
-    text = _IN_WORDS.sub(lambda match: _digits(match[1]), text)
-    return _METRES.sub(lambda match: f"{match[1]}.{_digits(match[2])}米", text)
-
-
-def _digits(words: str) -> str:
-    number = number_in(words)
-    return words if number is None else f"{number:.12g}"
-
-
-def unit_of(name: str) -> tuple[str, float]:
-    """Return what this unit, or the name of a column with one, measures, and its size; "" if nothing."""
-    return next((each for unit, each in _OF_UNIT if unit.search(name)), ("", 1.0))
 
 
 def names_subject(question: str) -> bool:
@@ -349,3 +307,34 @@ def explanation_of(question: str) -> re.Pattern[str] | None:
     if not question_terms(term):
         return None
     return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_EXPLAINS}", re.I | re.M)
+
+
+def is_for_others(question: str, text: str) -> bool:
+    """Whether the text, though near the question, is about others than those it asks about: it has prices per
+    night but none per month, names no children, or has no telephone number in the row that is asked about."""
+    if len(question) > MAX_FORM_CHARS:
+        return False
+    asked = {str(each.lastgroup) for each in wording("asks_of").finditer(question)}
+    if not asked <= _FORMS and wording("of_everyone").search(text):
+        asked &= _FORMS
+    rows = _nearest_rows(question, text) if asked & _FORMS else text
+    is_missing = any(not wording(f"of_{each}").search(rows) for each in asked)
+    return is_missing or _has_other_period(question, text)
+
+
+_FORMS = {"phone", "email", "age"}
+
+
+def _nearest_rows(question: str, text: str) -> str:
+    """Return the table rows with most of the question's words; the whole text if no row has any."""
+    terms, rows = question_terms(question), [line for line in text.split("\n") if line.lstrip()[:1] == "|"]
+    held = [sum(presence(terms, row)) for row in rows]
+    most = max(held, default=0)
+    return "\n".join(row for row, has in zip(rows, held, strict=True) if has == most) if most else text
+
+
+def _has_other_period(question: str, text: str) -> bool:
+    periods = {each.lastgroup for each in wording("asks_period").finditer(question)}
+    if len(periods) != 1 or not wording("asks_price").search(question) or not wording("amount").search(text):
+        return False
+    return periods.isdisjoint(each.lastgroup for each in wording("period").finditer(text))

@@ -12,27 +12,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
+from core.relevance.amounts import AMOUNT, amounts, in_arabic, lies_in_range
 from core.relevance.features import asks_only_of
 from core.relevance.names import (
-    amounts,
-    clauses,
     gives_hours,
-    lies_in_range,
     lies_in_span,
     names_moment,
+    version_in,
     without_moments,
 )
 from core.relevance.probability import FEW_NAMED, MIN_NAMED, NOT_SURE, SURE
-from core.relevance.query import AMOUNT, MAX_FORM_CHARS, Query, in_arabic, wording
-from core.relevance.sparse import MIN_WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
+from core.relevance.query import MAX_FORM_CHARS, Query, wording
+from core.relevance.sparse import MIN_WORD_WEIGHT, covered, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
 # Logits that a candidate of another time loses. Chosen, not fitted: half of a wrong part number's
@@ -40,6 +39,7 @@ from core.text import fold_width
 DATE_LOGIT = 1.5
 SHARED_WORDS = 0.6  # of the shorter text's character pairs; passages on one subject share up to .3
 SAME_WORDS = 0.8  # from here on, versions differ only in numbers and answer alike
+AMENDING_SHARE, AMENDED = 0.5, 1.0001  # of the question's words, and of the best probability
 PAIRS = 16_384  # hash buckets for pairs: of a chunk's about 400 pairs, five collide by chance
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _NOT_IN_NAMES = re.compile(r"[\W\d_年月日]+")
@@ -48,6 +48,7 @@ _NOT_IN_NAMES = re.compile(r"[\W\d_年月日]+")
 def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates with probabilities adjusted by date, in the given order."""
     candidates = _by_versions(query, _by_periods(query, _by_titles(query, _by_spans(query, candidates))))
+    candidates = _by_amendments(query, candidates)
     if not query.asked or not any(candidate.chunk.date for candidate in candidates):
         return candidates
     dated = [_Dated(candidate.chunk) for candidate in candidates]
@@ -62,6 +63,18 @@ def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         replace(candidate, probability=chance) if chance != candidate.probability else candidate
         for candidate, chance in zip(candidates, judged, strict=True)
     ]
+
+
+def _by_amendments(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Rank what changes a numbered clause before the clause, which may still read as before, if it has half
+    of the question's words and is half as probable as the best."""
+    best = max((each.probability for each in candidates), default=0.0)
+    least, judged = AMENDING_SHARE * best, list[Candidate]()
+    for each in candidates:
+        changes = wording("amends").finditer(each.chunk.text) if each.probability >= least else ()
+        is_it = any(covered(query.question, change[0]) >= AMENDING_SHARE for change in changes)
+        judged.append(replace(each, probability=min(1.0, AMENDED * best)) if is_it else each)
+    return judged
 
 
 def _by_titles(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -198,41 +211,6 @@ def _has_weekday(question: str, text: str) -> bool:
 def _weekdays(text: str, some_days: Sequence[tuple[range, re.Pattern[str]]]) -> set[int]:
     """Return the weekdays that it names, in one word (周末) or each."""
     return _numbers(text, _OF_WEEK).union(*(days for days, some in some_days if some.search(text)))
-
-
-# Called a version (v3.6, 版本 3.6), or with three numbers: 3.6.0. Addresses have four, dates more digits.
-_VERSION = r"(?:(?:\b(?:version|release|v)|版本)[ .:：]?\s?{number}|{three})(?![.\d]*\d)"
-_NUMBER, _THREE = r"\d{1,3}(?:\.\d{1,3}){1,3}", r"(?<![\d.§])\d{1,3}\.\d{1,3}\.\d{1,3}"
-_NAMED = re.compile(_VERSION.format(number=f"({_NUMBER})", three=f"({_THREE})"), re.IGNORECASE)
-# At the beginning of a line, a row or a heading, followed by nothing or by its date: not section 3.6.1.
-_HEADS = r"(?:^|> )[ \t*#|>\[-]{{0,8}}+(?:\w+ )?{version}(?=[ \t*\]]*(?:[|(（:：,，–—-]|$))"
-_OF_LINE = re.IGNORECASE | re.MULTILINE
-_ALIKE = re.compile(_HEADS.format(version=_VERSION.format(number=_NUMBER, three=_THREE)), _OF_LINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """`called` matches it anywhere in a text, `heads` above its release notes, `alike` above those of any
-    version."""
-
-    name: str
-    called: re.Pattern[str]
-    heads: re.Pattern[str]
-    alike: re.Pattern[str] = _ALIKE
-
-
-@lru_cache(maxsize=32)  # a turn needs it for judging and quoting
-def version_in(question: str) -> Version | None:
-    """Return the version that the question names; None without one or with several: from 4.9.0 to 5.4.0."""
-    if len(question) > MAX_FORM_CHARS or clauses(question):
-        return None
-    named = {one or other for one, other in _NAMED.findall(question)}
-    if len(named) != 1:
-        return None
-    (name,) = named
-    own = rf"(?<![\d.]){re.escape(name)}(?!\d)"
-    either = rf"(?:(?:version|release|v|版本)[ .:：]?\s?)?{own}(?:\.\d+)*"
-    return Version(name, re.compile(own), re.compile(_HEADS.format(version=either), _OF_LINE))
 
 
 def _by_versions(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:

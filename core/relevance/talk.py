@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core.relevance.amounts import amounts
 from core.relevance.features import Matrix
 from core.relevance.names import identifiers
 from core.relevance.query import own_words, wording
@@ -377,7 +378,7 @@ class TalkModel:
         text = standard(text)
         if len(text) > MAX_TALK_CHARS or wording("others").search(text):
             return None
-        if asks_how(text) or asks_whether(text) or not self.is_talk(text, vector):
+        if asks_how(text) or asks_whether(text) or _measures(text) or not self.is_talk(text, vector):
             return None
         kind = self.nearest(text, vector)
         return None if kind and kind.is_about_conversation and not has_answer else kind
@@ -392,6 +393,13 @@ def _is_ruled_out(kind: Talk, text: str) -> bool:
     if numbers and wording("states").search(text) and not wording("operates").search(text):
         return not kind.is_about_conversation
     return kind in (Talk.GREETING, Talk.THANKS, Talk.CLOSING) and bool(wording("asks_for").search(text))
+
+
+def _measures(text: str) -> bool:
+    """Whether it gives an amount (20 kg dog) without addressing the assistant: the documents may say for
+    which amounts something applies."""
+    plain = fold_width(text)
+    return bool(amounts(plain) and not wording("you").search(plain))
 
 
 @lru_cache(maxsize=4)

@@ -1,5 +1,6 @@
 """A question's words in the other language, by dictionary, to compare passages in that language when the
-question's own words cannot match. And recognising a passage's translation, which it should rank before.
+question's own words cannot match. Recognising a passage's translation, which it should rank before. And words
+with a typing error, which no text and no dictionary has.
 
 Source: CC-CEDICT (MDBG; CC BY-SA 4.0), built by scripts.training.translations; docs/decisions/0064.
 """
@@ -12,13 +13,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate
-from core.relevance.sparse import CACHED_TEXTS, is_cjk, question_terms
+from core.relevance.sparse import (
+    CACHED_TEXTS,
+    folded,
+    is_cjk,
+    question_terms,
+    terms_in,
+    word_pieces,
+    words_of,
+)
 from core.relevance.tokens import QuestionTokens, likeness
 
 Matrix = npt.NDArray[np.float64]
@@ -162,3 +172,40 @@ def _agree(one: Candidate, other: Candidate) -> bool:
 @lru_cache(maxsize=CACHED_TEXTS)
 def _numbers(text: str) -> frozenset[str]:
     return frozenset(_NUMBER.findall(text))
+
+
+# Words with a typing error.
+
+_TYPED = re.compile(r"(?<![\w@./-])[A-Za-z]{5,24}(?![\w@/-])", re.ASCII)  # a shorter word resembles too many
+MAX_TYPED_CHARS = 400
+
+
+def respelled(question: str, texts: Sequence[str]) -> str:
+    """Replace words that neither a text nor the dictionary has, if just one word of the texts differs in a
+    letter that is missing, added or another, or in two that are swapped, the first aside: brekfast."""
+    if not (typed := dict.fromkeys(_TYPED.findall(question[:MAX_TYPED_CHARS]))):
+        return question
+    stems = frozenset().union(*(terms_in(text)[1].keys() for text in texts))
+    for word in typed:
+        own = "".join(word_pieces(word))
+        if own and own not in stems and not _meanings(own):
+            near = [stem for stem in stems if stem[0] == own[0] and _is_one_edit(own, stem)]
+            if len(near) == 1:
+                question = re.sub(rf"\b{word}\b", _written(near[0], texts), question)
+    return question
+
+
+def _is_one_edit(one: str, other: str) -> bool:
+    if abs(len(one) - len(other)) > 1:
+        return False
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    at = sum(1 for _ in same)
+    rest, others = one[at:], other[at:]
+    swapped = rest[:2] == others[1::-1] and rest[2:] == others[2:]
+    return swapped or rest[1:] in (others, others[1:]) or rest == others[1:]
+
+
+def _written(stem: str, texts: Sequence[str]) -> str:
+    """Return the word with this stem as the first text has it."""
+    words = (word for text in texts for word in words_of(folded(text))[1])
+    return next(word.lower() for word in words if stem in word_pieces(word))

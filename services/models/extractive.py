@@ -33,6 +33,7 @@ from core.relevance.query import (
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
 from core.relevance.talk import talk_of
+from core.relevance.translation import respelled
 from core.text import Language, holds_chinese, in_script_of, is_for_reader, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
@@ -157,6 +158,7 @@ def answer(
     before = [text for text in prompt.previous if talk_of(text) is None]
     last_answer = prompt.last_answer if prompt.previous[-1:] == (*before[-1:],) else ""  # no "you're welcome"
     asked, before = meant(asked, before, last_answer)
+    asked = respelled(asked, [f"{passage.heading}\n{passage.text}" for passage in passages])
     parts = numbered_parts(asked, last_answer)
     passages = _own_first(_in_languages(_in_parts(parts, passages), chinese), chinese)
     before = with_subject(asked, before, last_answer)
@@ -197,12 +199,17 @@ def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passag
     own = [passage for passage in passages if _is_readable(passage, chinese)]
     if not own or own[0].relevance < WORTH_QUOTING * passages[0].relevance:
         return passages
-    if own[0].relevance >= SURE:
+    if _is_chosen_as_sure(own[0]):
         return own
     best = own[0].relevance
     other = [each for each in passages if each not in own and each.relevance >= NEARLY * best]
     beside = [each for each in other if each.relevance >= best] or other[:1]
     return [each for each in passages if each in own or each in beside]
+
+
+def _is_chosen_as_sure(passage: Passage) -> bool:
+    """One that is only just not sure, as it asks for another thing of the kind, has the same company."""
+    return round(passage.relevance, 2) >= SURE
 
 
 def _in_parts(parts: Sequence[NumberedPart], passages: Sequence[Passage]) -> Sequence[Passage]:
@@ -285,7 +292,7 @@ def _answered(
         second = {*_with_share(SECOND, passages[:2])}.difference(barred, first)
         last |= second - {block.passage for block in blocks}
     shown = [*map(quotables.beginning, first), *blocks, *_tail(sorted(last), passages, readable, quotables)]
-    if passages[0].relevance < SURE:
+    if not _is_chosen_as_sure(passages[0]):
         shown = _from_best(shown, MAX_NEAR * len(by_part))
     in_one = all(holds_chinese(f"{each.heading} {each.text}") == chinese for each in passages)
     open_parts = [say(_OPEN).format(part) for part in _open(kinds, blank, shown) if in_one]

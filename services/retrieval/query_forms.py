@@ -18,6 +18,7 @@ from cachetools import LRUCache
 from core.conversation.turns import MAX_REWRITTEN_CHARS, Turn
 from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
+from core.knowledge import Candidate
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role, answer_in_history
 from core.relevance.names import with_subject
@@ -35,6 +36,7 @@ from core.relevance.query import (
 )
 from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
+from core.relevance.translation import respelled
 from core.text import Language, language_in, standard
 from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService, QuestionReading
@@ -115,6 +117,14 @@ class QueryBuilder:
         dates = _dates(question, before, asked_on)
         asked = date or asked_on.isoformat()
         return Query(question, forms, tuple(before), last_answer, asked, dates, tokens)
+
+    async def respelled(self, query: Query, candidates: Sequence[Candidate]) -> Query:
+        """Return the query with its typing errors corrected by the candidates' words, the same one if it has
+        none. Raises EmbeddingUnavailableError."""
+        question = respelled(query.question, [each.chunk.indexed_text for each in candidates])
+        if question == query.question:
+            return query
+        return await self.build(question, query.previous, last_answer=query.last_answer, date=query.asked)
 
     async def _embed(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
         """Return the vectors of the texts, and the tokens of `read`, which is one of them."""

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from config.settings import RetrievalSettings, StoreSettings
 from core.errors import ConflictError
 from core.knowledge import Candidate
-from core.relevance.calibration import Judged
-from core.relevance.probability import Calibration, judge, load_coefficients
+from core.relevance.calibration import Calibration, Judged
+from core.relevance.probability import judge, load_coefficients
 from core.relevance.query import Query
 from core.relevance.recency import by_dates
 from services.retrieval.foreign_rerankers import AnyReranker, ForeignReranker, RerankerUnavailableError

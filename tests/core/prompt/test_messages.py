@@ -222,6 +222,13 @@ def test_a_document_cannot_close_its_fence() -> None:
     assert [passage.text for passage in parse_knowledge(rendered)] == [hostile, "good"]
 
 
+def test_a_relevance_just_below_sure_is_not_written_as_sure() -> None:
+    """Discriminates: rounding .4496 to .45: the answer begins as a sure one, its citation is unsure."""
+    chances = (0.4496, 0.45, 0.29, 1.0)
+    rendered = render_knowledge([replace(candidate("x"), probability=each) for each in chances], "402731")
+    assert [passage.relevance for passage in parse_knowledge(rendered)] == [0.4496, 0.45, 0.29, 1.0]
+
+
 @given(st.lists(st.tuples(st.text(max_size=60), st.text(max_size=20)), min_size=1, max_size=4))
 def test_rendered_knowledge_is_parsed_back_unchanged(pieces: list[tuple[str, str]]) -> None:
     rendered = render_knowledge([candidate(text, heading) for text, heading in pieces], "402731")

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import BadRequestError
-from core.relevance.calibration import Judged, fit, holds_words
-from core.relevance.probability import Calibration
+from core.relevance.calibration import Calibration, Judged, fit, holds_words
 from scripts.evaluation.figures import calibration_error
 
 CHANCES = st.floats(0.001, 0.999)

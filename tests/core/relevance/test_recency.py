@@ -380,3 +380,35 @@ def test_asking_whether_a_day_is_possible_shows_the_few_spans_that_contain_it() 
     for question, chance in (("Can I come on July 3?", MIN_NAMED), ("Can I park on July 3?", 0.01)):
         (judged,) = by_dates(Query(question, ()), [candidate("hours", "", 0.01, text=text)])
         assert judged.probability == chance
+
+
+CLAUSE = "第十三条 年假须提前五个工作日申请。"
+
+
+@pytest.mark.parametrize(
+    ("amending", "chance", "is_first"),
+    [
+        ("一、第十三条修改为：年假须提前三个工作日申请。", 0.4, True),
+        ("一、第十三条修改为：年假须提前三个工作日申请。", 0.2, False),  # hardly about it
+        ("一、第二十条修改为：餐补每天 120 元。", 0.4, False),
+        ("第十四条 年假申请可改为事假。", 0.4, False),
+    ],
+)
+def test_what_changes_a_clause_ranks_before_the_clause(amending: str, chance: float, is_first: bool) -> None:
+    """Discriminates: the clause as it was, which has the words of the question in its own order."""
+    clause, notice = candidate("clause", "", 0.6, text=CLAUSE), candidate("notice", "", chance, text=amending)
+    before, after = by_dates(Query("年假要提前几天申请", ()), [clause, notice])
+    assert (after.probability > before.probability) is is_first
+    assert before.probability == clause.probability
+
+
+def test_a_replaced_english_clause_ranks_below_what_replaces_it() -> None:
+    """Discriminates: a section that only mentions another."""
+    clause = candidate("clause", "", 0.6, text="3. The monthly rent is €1,150.")
+    for text, is_first in (
+        ('With effect from 1 July, clause 3 is replaced by: "The monthly rent is €1,210."', True),
+        ("The monthly rent, section 3, is due on the third day.", False),
+    ):
+        notice = candidate("notice", "", 0.4, text=text)
+        _, after = by_dates(Query("how much is the monthly rent", ()), [clause, notice])
+        assert (after.probability > clause.probability) is is_first

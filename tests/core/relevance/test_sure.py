@@ -211,3 +211,56 @@ def test_a_follow_up_about_a_person_is_sure_of_what_stands_beside_the_name(
     others = [candidate(FILLER[:50], at) for at in range(1, 6)]
     *_, judged = judge(ask(question, before), [*others, candidate(STAFF, 6)], UNSURE)
     assert judged.probability == pytest.approx(chance, abs=0.05)
+
+
+SPACE = "A parking space in the yard costs £6 per night; the deposit is paid back within one month."
+PEOPLE = (
+    "| Role | Contact |\n| --- | --- |\n| Coach | coach@arden.example |\n| Harbour master | 01632 960 120 |"
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "is_sure"),
+    [
+        ("What does a parking space in the yard cost per month?", SPACE, False),
+        ("What does a parking space in the yard cost per night?", SPACE, True),
+        ("What does a parking space in the yard cost for three days?", SPACE, True),
+        ("What does a parking space in the yard cost?", SPACE, True),
+        ("What does a parking space in the yard cost for half an hour?", SPACE, True),
+        ("parking space in the yard, paid back within a month?", "A space in the yard is paid back.", True),
+        ("会议室一个月多少钱", "会议室每小时 50 元。", False),
+        ("会议室每小时多少钱", "会议室每小时 50 元。", True),
+        ("2025 年度的会议室补贴差多少钱", "会议室每小时补贴 50 元。", True),
+        ("Is entry free for students?", "Entry is free for children.", False),
+        ("Is entry free for students?", "Entry is free for everyone.", True),
+        ("Is entry free for pensioners?", "Entry is reduced for people over 65.", True),
+        ("my child lost the entry card", "Lost entry cards cost £5.", True),
+        ("儿童入场收费吗", "入场收费：老年人半价。", False),
+        ("What is the phone number of the coach?", PEOPLE, False),
+        ("What is the phone number of the harbour master?", PEOPLE, True),
+        ("What is the phone number of the pizzeria?", "The pizzeria is 300 metres along the shore.", False),
+        ("What is the phone number of the pizzeria?", "The pizzeria: 01632 960 144.", True),
+        ("What is the phone number of the reception?", "Reception: dial 144.", True),
+        ("email address of the harbour master", PEOPLE, False),
+        ("How old is the harbour master?", f"{PEOPLE}\nAnyone may ask.", False),
+        ("How much is the sauna per visit?", "Times: the sauna costs €9 a month.", False),
+    ],
+)
+def test_a_passage_about_other_periods_people_or_forms_than_the_questions_is_not_sure(
+    question: str, text: str, is_sure: bool
+) -> None:
+    """Discriminates: a price per night for one per month, a child's entry for a student's, an address for a
+    telephone number; what is due within a month being a price per month, the asker's child being asked
+    about, the number of another row."""
+    certain = replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0))
+    (judged,) = judge(ask(question), [candidate(text, 1)], certain)
+    assert (judged.probability >= SURE) is is_sure
+    assert judged.probability > MIN_NAMED  # never refused for it
+
+
+def test_a_sure_passage_with_the_period_ranks_before_one_without() -> None:
+    """Discriminates: lowering all, so that the price per night still comes first."""
+    passages = [candidate(SPACE, 1, 0.9), candidate("A parking space costs £80 per month.", 2, 0.85)]
+    query = ask("What does a parking space cost per month?")
+    nightly, monthly = judge(query, passages, replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0)))
+    assert nightly.probability < SURE <= monthly.probability

@@ -64,7 +64,7 @@ ABOUT_THINGS = (
 )  # fmt: skip
 CIRCUMSTANCES = (
     "i want to get a big dog, 30 kilos", "we are a party of 12", "i have worked 45 hours this week",
-    "it is 30 degrees in here", "我身高190", "我迟到了15分钟",
+    "it is 30 degrees in here", "我身高190", "我迟到了15分钟", "20 kg dog",
 )  # fmt: skip
 COMPLAINTS = ("怎么又是这个答案", "怎么回答得这么慢", "how would you say that in French?", "怎么才能相信你？")
 

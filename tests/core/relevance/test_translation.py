@@ -13,11 +13,13 @@ from core.relevance.translation import (
     TextWords,
     Translated,
     coverage,
+    respelled,
     translated,
     with_twins,
 )
 from scripts.training.translations import pairs, write
 from tests.core.relevance.test_probability import E5, ask, candidate, plain, signs_of, with_tokens
+from tests.support.machine import at_most
 
 
 def meanings(question: str) -> list[set[str]]:
@@ -227,3 +229,35 @@ def test_of_twins_in_two_languages_the_one_in_the_questions_language_ranks_first
 def test_a_text_that_does_not_lead_its_language_is_not_raised(own: Candidate, beside: Candidate) -> None:
     judged = judge(ask("How do I change the model?"), [own, beside, TWIN], BY_COSINE)
     assert judged[0].probability < judged[2].probability
+
+
+@pytest.mark.parametrize(
+    ("question", "corrected"),
+    [
+        ("brekfast time?", "breakfast time?"),
+        ("any resturants", "any restaurant"),
+        ("wifi pasword and brekfast", "wifi password and breakfast"),
+        ("Braekfast 几点", "breakfast 几点"),
+        ("breakfasts", "breakfasts"),
+        ("where does my horse sleep", "where does my horse sleep"),  # a word, not a typing error
+        ("the paitry", "the paitry"),  # pastry or pantry?
+        ("brkfst", "brkfst"),
+        ("mail brekfast@inn.example", "mail brekfast@inn.example"),
+        ("早餐几点", "早餐几点"),
+    ],
+)
+def test_a_word_with_one_wrong_letter_is_respelled_as_the_documents_write_it(
+    question: str, corrected: str
+) -> None:
+    """Discriminates: changing words that exist, one of two that are as near, addresses."""
+    texts = ["Breakfast is at 8 in the house. No restaurant.", "Wi-Fi password. Pastry. Pantry."]
+    assert respelled(question, texts) == corrected
+
+
+def test_respelling_costs_little() -> None:
+    """20 passages, as often as a turn does it."""
+    texts = [" ".join(f"{word}{at}x" for at in range(100)) for word in ("alpha", "beta", "gamma") * 7]
+    respelled("what about the brekfast", texts)
+    with at_most(0.1):
+        for _ in range(50):
+            respelled("what about the brekfast", texts)

@@ -160,3 +160,13 @@ async def test_nobody_searches_with_the_session_or_the_document_of_another(tmp_p
         assert (await refused(app, session_id=asked.session_id))[:2] == (404, "unknown_session")
         assert (await refused(app, document_id=document_id))[:2] == (404, "unknown_document")
         assert (await search(app, "heron"))["candidates"] == []
+
+
+async def test_a_word_with_a_typing_error_is_searched_for_as_the_documents_write_it(filled: App) -> None:
+    """Discriminates: searching only for the word as typed, which no document has."""
+    typed = (await search(filled, "recyling"))["candidates"][0]
+    written = (await search(filled, "recycling"))["candidates"][0]
+    assert typed["file_name"] == "bins.md"
+    assert typed["sparse"] == written["sparse"]
+    reply = await filled.ask("How long are files kept in the recyling bin?")
+    assert "thirty days" in reply.answer

@@ -9,8 +9,7 @@ import pytest
 
 from config.settings import StoreSettings
 from core.errors import ConflictError
-from core.relevance.calibration import Judged
-from core.relevance.probability import Calibration
+from core.relevance.calibration import Calibration, Judged
 from services.retrieval.reranking import NOT_CALIBRATED, Calibrations
 from services.store.collections import ensure_collections
 from services.store.dialect import Point, VectorStore
