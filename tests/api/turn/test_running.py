@@ -103,6 +103,6 @@ async def test_an_ended_turn_leaves_memory_without_a_garbage_collection(tmp_path
         gc.disable()
         try:
             assert "Twenty" in (await app.ask("How long is annual leave?")).answer
-            await until(lambda: not any(isinstance(each, TurnRun) for each in gc.get_objects()))
+            await until(lambda: TurnRun not in map(type, gc.get_objects()))
         finally:
             gc.enable()
