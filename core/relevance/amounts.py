@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from core.dates import number_in
@@ -53,16 +53,21 @@ def unit_of(name: str) -> tuple[str, float]:
     return next((each for unit, each in _OF_UNIT if unit.search(name)), ("", 1.0))
 
 
-# 5–8 人, 满 10 年不满 20 年, 15 天以上, over 5 kg; of a row's cell, the unit may stand in the column's name.
+# 5–8 人, 满 10 年不满 20 年, 15 天以上, over 5 kg. Searched from its number on, then what stands before it: a
+# cell's unit may stand in its column's name.
 _RANGE = re.compile(
-    r"(?:(?P<label>[^\n:：;；]{1,16})[:：]\s?|(?<![\d.:/第-]))"
-    r"(?:(?P<over>满|超过|大于|高于|over|more than|at least)\s?"
-    r"|(?P<under>不[满足]|不超过|低于|少于|小于|under|less than|up to)\s?)?"
     rf"(?P<one>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<unit>{UNIT})?"
     rf"(?:\s?(?:[-–—~～至到]|[，,]?(?:但?不[满足]|至)|to)\s?(?P<two>\d{{1,6}}(?:\.\d\d?)?)\s?(?P<of_two>{UNIT})?"
     r"|\s?(?P<above>[及或]?以上|or more)|\s?(?P<below>[及或]?以[下内]|or less))?",
     re.IGNORECASE,
 )
+_BOUND = re.compile(
+    r"(?:(?P<over>满|超过|大于|高于|over|more than|at least)"
+    r"|(?P<under>不[满足]|不超过|低于|少于|小于|under|less than|up to))\s?\Z",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(r"(?:(?P<label>[^\n:：;；]{1,16})[:：]\s?|(?<![\d.:/第-]))\Z")
+_MAX_BOUND, _MAX_LABEL = 12, 20  # characters
 
 
 @lru_cache(maxsize=32)  # asked of every unit that may be quoted
@@ -74,15 +79,26 @@ def amounts(question: str) -> Mapping[str, float]:
 
 def lies_in_range(asked: Mapping[str, float], text: str) -> bool | None:
     """Whether a range in the text includes one of these amounts; None without a range of its unit."""
-    matches = _RANGE.finditer(in_arabic(fold_width(text[:MAX_TEXT_CHARS]))) if asked else ()
-    ranges = [each for each in map(_range, matches) if each and each[0] in asked]
+    ranges = [each for each in _ranges(text[:MAX_TEXT_CHARS]) if each[0] in asked] if asked else []
     return any(low <= asked[kind] <= high for kind, low, high in ranges) if ranges else None
 
 
-def _range(match: re.Match[str]) -> tuple[str, float, float] | None:
-    of_one, of_two = match["unit"], match["of_two"] or match["unit"] or match["label"] or ""
+def _ranges(text: str) -> Iterator[tuple[str, float, float]]:
+    """Yield what each range measures, its least and its greatest."""
+    text = in_arabic(fold_width(text))
+    for match in _RANGE.finditer(text):
+        begin = match.start()
+        bound = _BOUND.search(text, max(0, begin - _MAX_BOUND), begin)
+        if bound or match["two"] or match["above"] or match["below"]:
+            begin = bound.start() if bound else begin
+            if before := _BEFORE.search(text, max(0, begin - _MAX_LABEL), begin):
+                yield _range(match, bound, before["label"] or "")
+
+
+def _range(match: re.Match[str], bound: re.Match[str] | None, label: str) -> tuple[str, float, float]:
+    of_one, of_two = match["unit"], match["of_two"] or match["unit"] or label
     (kind, size), (_, size_of_one) = unit_of(of_two), unit_of(of_one or of_two)
     one, two = float(match["one"]) * size_of_one, float(match["two"] or "inf") * size
-    if match["two"] or match["over"] or match["above"]:
+    if match["two"] or match["above"] or (bound and bound["over"]):
         return kind, one, two
-    return (kind, 0.0, one) if match["under"] or match["below"] else None
+    return kind, 0.0, one
