@@ -270,6 +270,7 @@ class History:
             knowledge=knowledge,
             answers=running,
             halt=halting(running) if running is not None else nothing_runs,
+            sources={name: each.owner for name, each in self.settings.knowledge.sources.items()},
         )
         return Erasure(erased)
 

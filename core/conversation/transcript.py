@@ -32,6 +32,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "sources": ("来源", "Sources"),
     "scope": ("检索范围", "Search scope"),
     "page": ("第 {} 页", "page {}"),
+    "deleted": ("文档已删除", "document deleted"),
     "running": ("正在回答", "running"),
     "cancelled": ("被停止", "cancelled"),
     "interrupted": ("中断", "interrupted"),
@@ -185,7 +186,8 @@ class MarkdownTranscript:
 
     def _source(self, source: Citation) -> str:
         page = "" if source.page is None else self._word("page").format(source.page)
-        named = [f"“{escaped(source.file_name)}”", escaped(source.heading), page]
+        name = f"“{escaped(source.file_name)}”" if source.file_name else self._word("deleted")
+        named = [name, escaped(source.heading), page]
         return ", ".join(part for part in named if part)
 
     def _counted(self, number: int, key: str) -> str:

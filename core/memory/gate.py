@@ -373,12 +373,12 @@ _KEYS = re.compile(
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.|-----BEGIN [A-Z ]*PRIVATE KEY|\bBearer\s+\S{8,}|://[^/\s:@]+:[^/\s@]+@"
 )
 _NAMED = re.compile(
-    r"(?:密码|口令|密钥|秘钥|验证码|校验码|取款码|助记词|私钥|令牌|支付码|安全码|开机码"
-    r"|\b(?:pass(?:word|wd|phrase|code)|pwd|pin(?: code| number)?|secret|api[-_ ]?key|access[-_ ]?(?:key"
-    r"|token)|auth token|token"
-    r"|private key|seed phrase|cvv|cvc|security code|otp|one[- ]time code|recovery code)\b)"
-    r"\s*(?:is|was|are|as|to|=|:|是|为|改成|改为|设为|变成|叫|（|\("
-    r"|\")+\s*(?P<value>[\"'“「]?[^\s，。,;；]{2,})",
+    r"(?:密码|口令|密钥|秘钥|验证码|校验码|取款码|助记词|私钥|令牌|支付码|安全码|开机码|门禁码|门锁码"
+    r"|\b(?:pass(?:word|wd|phrase|code)|pwd?|pin(?: code| number)?|secret|api[-_ ]?key|access[-_ ]?(?:key"
+    r"|token)|auth token|token|private key|seed phrase|cvv|cvc|otp"
+    r"|(?:security|one[- ]time|recovery|door|gate|access|entry|alarm) code)\b)"
+    r"(?:\s*(?P<bare>(?=[!-~]*\d)[!-~]{4,})(?!\s*[年月日])"
+    r"|\s*(?:is|was|are|as|to|=|:|是|为|改成|改为|设为|变成|叫|（|\(|\")+\s*(?P<value>[\"'“「]?[^\s，。,;；]{2,}))",
     re.I,
 )
 _NOT_A_VALUE = re.compile(
@@ -390,8 +390,9 @@ _DIGITS = re.compile(r"(?<![A-Za-z\d.])(?:\d[ -]?){12,18}[\dXx](?![A-Za-z\d])")
 _SSN = re.compile(r"(?<!\d)(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?!\d)")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
 _IDENTITY = re.compile(
-    r"(?:身份证|护照|社保|银行卡|信用卡|\b(?:passport|ssn|social security|id card|credit card|debit card"
-    r"|bank account)\b)\D{0,12}[A-Z]{0,2}\d{5,}",
+    r"(?:身份证|护照|社保|银行卡|信用卡|驾驶证|驾照|\b(?:passport|ssn|social security|id card|credit card"
+    r"|debit card|bank account|driv(?:er['’]?s?['’]?|ing) licen[cs]e)\b)\D{0,12}"
+    r"(?:[A-Z]{0,2}\d{5,}|[A-Z]{1,2}\d{2,}-\d{3,})",
     re.I,
 )
 _ID_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
@@ -407,7 +408,7 @@ def holds_secret(text: str) -> bool:
         or any(map(_is_iban, _IBAN.findall(text)))
     ):
         return True
-    named = [match["value"] for match in _NAMED.finditer(text)]
+    named = [match["bare"] or match["value"] for match in _NAMED.finditer(text)]
     if any(not _NOT_A_VALUE.match(value) for value in named):
         return True
     return any(_is_card_or_identity(re.sub("[ -]", "", match)) for match in _DIGITS.findall(text))

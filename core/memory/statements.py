@@ -115,6 +115,13 @@ _LASTING = re.compile(
     r"future)\b",
     re.I,
 )
+_OF_ANSWERS = re.compile(
+    r"^(?:请|要)?用.{1,8}?(?:回答|回复|答复)|^(?:回答|回复|答复)(?:我?时|要|请|尽量|得)"
+    r"|我(?:更?喜欢|偏好|更?希望|想要|要).{0,10}(?:回答|回复|答复)我?[。.!！]?$"
+    r"|^(?:please |to )?(?:answer|reply|respond)(?: to me| me)? (?:in|with|briefly|shortly)\b"
+    r"|\bi(?: would|['’]d)? (?:prefer|like|want)\b.*\b(?:answers|replies|responses)\b",
+    re.I,
+)
 _WISH = re.compile(
     r"喜欢|偏好|更愿意|最爱|讨厌|\b(?:prefers?|likes?|loves?|hates?|dislikes?|favou?rite)\b", re.I
 )
@@ -122,7 +129,7 @@ _WISH = re.compile(
 
 def type_of(content: str) -> MemoryType:
     """Classify what a person asked to remember, by its words."""
-    if _LASTING.search(content):
+    if _LASTING.search(content) or _OF_ANSWERS.search(content):
         return MemoryType.INSTRUCTION
     return MemoryType.PREFERENCE if _WISH.search(content) else MemoryType.FACT
 

@@ -38,8 +38,8 @@ class Thoroughness(StrEnum):
 class Traced:
     """All that identifies one erased thing, wherever it may have left a trace: none of it may remain.
 
-    `owner` is whose it was, "" if nobody's. `session_id` is the turn's session, "" if unknown. `texts` are
-    pieces of its texts that occur nowhere else.
+    `owner` is whose it was, "" if nobody's. `session_id` is the turn's session, "" if unknown. `source` is a
+    document's followed folder, "" for an upload. `texts` are pieces of its texts that occur nowhere else.
     """
 
     kind: ErasedKind
@@ -53,6 +53,7 @@ class Traced:
     memory_ids: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     shared: bool = False
+    source: str = ""
 
     @property
     def ids(self) -> frozenset[str]:

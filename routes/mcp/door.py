@@ -54,7 +54,7 @@ def open_door(app: FastAPI, container: Container) -> AgentDoor:
     return app.state.agents  # type: ignore[no-any-return]
 
 
-@router.api_route("/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False)
+@router.post("/mcp", include_in_schema=False)  # a GET's stream could carry nothing: there are no sessions
 async def mcp(request: Request, container: ContainerDep, owner: Owner) -> Response:
     """Handle one request of an agent."""
     request.scope.setdefault("state", {})["mcp_owner"] = owner

@@ -242,7 +242,7 @@ class ImportTurn(WireModel):
         default_factory=list, max_length=1_000, description="The passages shown to the model."
     )
     model_id: Name = Field("imported", description="The model that answered.")
-    command: Literal["", "help", "clear", "persona"] = Field(
+    command: Literal["", "help", "clear", "persona", "remember", "forget", "memories"] = Field(
         "", description="The slash command, if the turn was one; empty for a question."
     )
     token_count: Count = Field(0, description="Tokens of the answer.")

@@ -149,6 +149,8 @@ def _request(request: PromptRequest | None) -> str:
 IMPORT_PATH, OWN_PATH = "/sessions/import/file", "/sessions/import"
 OWN = "Wenmai"
 MAX_SHOWN = 50
+HELD = "They are put on hold, and do not expire until you release them."
+EXPIRING = "Turns older than CONVERSATION_EXPIRE_DAYS go at the next clean-up, unless it is on hold."
 IMPORT_DESCRIPTION = """Import conversations exported by other products: ChatGPT, Claude, Open WebUI,
 LibreChat, or lists of OpenAI messages; or one that Wenmai exported as JSON. Without --apply it only shows
 what would be imported. 导入对话：其他产品导出的，或 Wenmai 导出的 JSON；不加 --apply 只显示会导入什么。"""
@@ -233,8 +235,8 @@ def _print_plan(plan: ForeignImport) -> None:
     done = "imported" if plan.applied else "would be imported (--apply does it)"
     conversations = counted(len(plan.conversations), "conversation")
     print(f"{plan.product}: {conversations}, {counted(fresh, 'new turn')} {done}")
-    if fresh and plan.product != OWN:
-        print("They are put on hold, and do not expire until you release them.")
+    if fresh:
+        print(EXPIRING if plan.product == OWN else HELD)
 
 
 def _figures(each: PlannedConversation) -> str:

@@ -64,6 +64,7 @@ class DocumentEraser:
             owner=owner,
             document_ids=(document_id,),
             shared=owner == SHARED_OWNER,
+            source=stored.document.source if stored else "",
         )
         point_filter = Filter(must=[equals("document_id", document_id)])
         ids = await self._reader.ids(self._names.knowledge_collection, point_filter)

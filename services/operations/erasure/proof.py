@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from config.settings import StoreSettings
@@ -237,12 +237,15 @@ def merged(searched: Sequence[Searched]) -> tuple[Searched, ...]:
 
 _AGAIN = "Erase it again; if it is found once more, something else is writing it: check the place named."
 _UNDER_WAY = "Running answers may still name it; they are cleaned when they end, and then nothing is left."
+_COMES_BACK = (
+    "What is in it is read in again at the next check: delete the files, or remove [sources.{}] and restart."
+)
 _NO_FILES = FileSearch()
 
 
 class Prover:
     def __init__(self, parts: ErasureParts) -> None:
-        self._names, self._copies = parts.names, parts.copies
+        self._names, self._copies, self._sources = parts.names, parts.copies, parts.sources
         self._reader, self._references = StoreReader(parts.store), References(parts)
 
     async def prove(
@@ -271,7 +274,7 @@ class Prover:
             hits=total_hits(places),
             complete=not late and not files.failed and searchable,
             searched=places,
-            left=(*left, *files.left, *copies.left),
+            left=(*left, *files.left, *copies.left, *self._coming_back(traced)),
             backups=copies.copies,
         )
         return proof, quoted
@@ -284,6 +287,12 @@ class Prover:
         ]  # fmt: skip
         search = FullSearch(self._reader, traced, texts)
         return await search.run(collections, names.knowledge_collection)
+
+    def _coming_back(self, traced: Traced) -> list[Left]:
+        """Name the followed folders from which an erased document is read in again."""
+        erased = traced.name if traced.kind is ErasedKind.OWNER else ""
+        names = [name for name, owner in self._sources.items() if name == traced.source or owner == erased]
+        return [Left(f"followed folder: {each}", 0, _COMES_BACK.format(each)) for each in names]
 
     async def _in_copies(self, traced: Traced, options: ErasureOptions) -> CopySearch:
         owner = traced.name if traced.kind is ErasedKind.OWNER else ""
@@ -317,7 +326,7 @@ async def nothing_runs(turn_id: str) -> None:
 @dataclass(frozen=True, slots=True)
 class ErasureParts:
     """`knowledge` and `answers` are None in a command, `qa_log` when it is off, `space` where the store's
-    files are not rewritten."""
+    files are not rewritten. `sources` are the followed folders by name, with their owners."""
 
     store: VectorStore
     names: StoreSettings
@@ -330,3 +339,4 @@ class ErasureParts:
     answers: Answers | None = None
     halt: Halt = nothing_runs
     space: Rewriting | None = None
+    sources: Mapping[str, str | None] = field(default_factory=dict)

@@ -80,6 +80,12 @@ def test_text_that_could_break_out_gets_a_longer_fence_than_its_own() -> None:
     assert contained("<b>\n````\nx") == "`````text\n<b>\n````\nx\n`````"
 
 
+def test_a_source_whose_document_was_erased_is_shown_as_deleted() -> None:
+    cited = turn("Why?", "Because [1].", sources=(citation("", ""),))
+    assert "1. document deleted" in MarkdownTranscript("en").turn(1, cited)
+    assert "1. 文档已删除" in MarkdownTranscript("zh").turn(1, cited)
+
+
 def test_a_turn_shows_its_time_its_status_and_its_sources() -> None:
     transcript = MarkdownTranscript("en").turn(
         4, turn("Why?", "Half an", status=TurnStatus.CANCELLED, sources=(citation("a_b.md", "Intro", 2),))

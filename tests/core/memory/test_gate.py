@@ -31,6 +31,9 @@ from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
         "DE89370400440532013000",
         "my passport number is X1234567", "postgres://admin:geheim@db/x", "-----BEGIN RSA PRIVATE KEY-----",
         "密码是１２３４５６", "信用卡 6222020200112233",
+        "我的支付密码 889977", "wifi password hunter2222", "WLAN密码：a1b2c3d4", "my PIN 4821",
+        "my login is bob and the pw is Tr0ub4dor", "the door code is 4411#", "小区门禁码是2580",
+        "my driver's license number is D1234-56789", "驾驶证号 310101199001",
     ],
 )  # fmt: skip
 def test_secrets_are_detected(text: str) -> None:
@@ -45,7 +48,9 @@ def test_secrets_are_detected(text: str) -> None:
         "我的电话是13800138000",
         "my phone number is 555-0134", "the secret of good tea", "用户的工号是20394",
         "会议在 2026-11-25 10:30", "token limits matter",
-        "合同金额 1,250,000 元", "The user's birthday is 1990-04-12",
+        "password rules of 2024", "密码 2024 年改过一次", "my passport expires 2030-05-01",
+        "我的驾照 2030 年到期", "the source code is 4000 lines", "合同金额 1,250,000 元",
+        "The user's birthday is 1990-04-12",
     ],
 )  # fmt: skip
 def test_text_without_secrets_passes(text: str) -> None:

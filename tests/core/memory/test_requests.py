@@ -92,3 +92,26 @@ def test_a_memory_to_store_gets_its_type_from_its_words() -> None:
     assert type_of("always answer in French") is MemoryType.INSTRUCTION
     assert type_of("我喜欢喝红茶") is MemoryType.PREFERENCE
     assert type_of("the deadline is Friday") is MemoryType.FACT
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        "I prefer answers in French", "I'd like short answers", "answer in French",
+        "please reply to me in German",
+        "我喜欢简短的回答", "用英文回答", "请用英文回答", "回答要简短", "我希望你用英文回答",
+    ],
+)  # fmt: skip
+def test_a_wish_about_answers_applies_to_every_question(wish: str) -> None:
+    assert type_of(wish) is MemoryType.INSTRUCTION
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "my answer to the tender was 42", "I answer the phone on Mondays", "our client prefers short answers",
+        "我周一负责回答客户的问题", "客户喜欢详细的回答", "问卷的回答要在周五前收齐",
+    ],
+)  # fmt: skip
+def test_a_statement_about_other_answers_does_not(fact: str) -> None:
+    assert type_of(fact) is not MemoryType.INSTRUCTION

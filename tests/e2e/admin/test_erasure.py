@@ -222,6 +222,25 @@ async def test_an_owner_is_erased_with_everything_and_the_others_stay(tmp_path: 
         assert len(await where(app, sessions[1], "other.md")) == remaining > 3
 
 
+async def test_a_folder_that_would_bring_erased_documents_back_is_named(tmp_path: Path) -> None:
+    (folder := tmp_path / "mine").mkdir()
+    (folder / "fees.md").write_text(FEES)
+    sources = {"mine": {"folder": folder, "owner": "local"}, "team": {"folder": tmp_path / "team"}}
+    async with open_app(settings_of(tmp_path, knowledge={"sources": sources, "sync_cron": ""})) as app:
+        await app.container.sync.run()
+        [document] = (await app.client.get("/documents", params={"source": "mine"})).json()["documents"]
+        options = ErasureOptions(mode=Thoroughness.FULL)
+        erasure = app.container.sessions.erasure
+        one = await erasure.anything(ErasedKind.DOCUMENT, document["document_id"], "", options)
+        await app.container.sync.run()
+        whole = await erasure.anything(ErasedKind.OWNER, "local", "local", options)
+        for proof in (one.proof, whole.proof):
+            assert proof is not None
+            assert proof.hits == 0
+            assert [each.place for each in proof.left] == ["followed folder: mine"]
+            assert "[sources.mine]" in proof.left[0].what_to_do
+
+
 async def test_a_running_answer_does_not_bring_its_session_back(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "One", 0.3, "two", 5.0, "three")) as app:
         session = (await app.client.post("/sessions", json={})).json()["session_id"]

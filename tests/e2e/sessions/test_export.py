@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pytest
 import pytest_asyncio
 
+from core.conversation.sessions import CommandName
 from tests.services.conversation.stores import TURNS
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.wire.copies import exported, import_session, qa, tree, uid
@@ -93,6 +94,17 @@ async def test_an_exported_session_is_imported_without_loss(app: App) -> None:
     assert (await app.client.delete(f"/sessions/{fields['session_id']}")).status_code == 200
     await import_session(app, **first)
     assert await exported(app, fields["session_id"]) == fields
+
+
+async def test_every_slash_command_is_imported_again(app: App) -> None:
+    session_id = (await app.ask("/help")).session_id
+    for name in CommandName:
+        await app.ask(f"/{name} tea", session_id=session_id)
+    copy = await exported(app, session_id)
+    assert {turn["command"] for turn in copy["turns"]} == set(CommandName)
+    await app.client.delete(f"/sessions/{session_id}")
+    await import_session(app, **copy)
+    assert await exported(app, session_id) == copy
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -187,3 +188,11 @@ async def test_a_request_without_a_key_or_from_another_site_is_refused(server: S
         rebound = {**key, "host": "elsewhere.test"}
         assert (await http.post("/mcp", json=HELLO, headers=rebound)).status_code == 400
         assert (await http.post("/mcp", json=HELLO, headers=key)).status_code == 200
+
+
+async def test_no_stream_that_never_carries_anything_is_opened(server: Server) -> None:
+    """Discriminates: a GET that stays open, unlimited in number: no request of a stateless server is its
+    own."""
+    async with httpx.AsyncClient(base_url=server.url, headers=ACCEPTS) as http, asyncio.timeout(10):
+        refused = await http.get("/mcp", headers={"authorization": f"Bearer {ALICE}"})
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")

@@ -112,7 +112,9 @@ async def test_an_exported_conversation_is_previewed_and_imported_again(
         assert "Wenmai: 1 conversation, 0 new turns would be imported" in await run()
         assert "409" in await run("--apply", code=2)
         await client.delete(session)
-        assert f"{QUESTION}: 1 turn, 1 new, 1 branch\n" in await run()
+        shown = await run()
+        assert f"{QUESTION}: 1 turn, 1 new, 1 branch\n" in shown
+        assert "at the next clean-up, unless it is on hold" in shown
         assert (await client.get(session)).status_code == 404
         plan = json.loads(await run("--apply", "--json"))
         assert (plan["product"], plan["applied"], plan["conversations"][0]["fresh"]) == ("Wenmai", True, 1)
