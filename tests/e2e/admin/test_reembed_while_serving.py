@@ -168,7 +168,7 @@ async def test_after_a_restart_the_state_is_the_copys_and_says_how_to_continue(t
         assert job.state().status == "idle"
         job.start(SLOW)
         await until(lambda: job.state().round > 0)
-        await job.close()
+        await job.cancel()
         async with routed(app, tmp_path) as client:
             after = (await client.get("/admin/reembed")).json()
             assert (after["status"], after["dimension"]) == ("interrupted", WIDER_DIMENSION)
