@@ -150,6 +150,29 @@ def key_of(request: Request) -> str | None:
     return request.headers.get("authorization")
 
 
+async def test_files_of_this_page_are_listed_before_jobs_of_others(page: Page, server_url: str) -> None:
+    """Discriminates: a person's first file below the sample's, which are still being read."""
+    await lists(page, OTHERS)
+    await answer(page, "**/jobs", {"jobs": [job("waiting", file_name="别的.md")]})
+    await open_panel(page, server_url)
+    await page.wait_for_selector(upload_row("别的.md"))
+    await choose(page, a_file("a.exe", "x"), a_file("b.exe", "x"))
+    await expect(page.locator(".upload .document-name")).to_have_text(["a.exe", "b.exe", "别的.md"])
+
+
+async def test_a_file_sent_again_while_it_is_read_has_one_row(page: Page, server_url: str) -> None:
+    """Discriminates: the job shown since the page was loaded, which would stay in progress for ever."""
+    await lists(page, OTHERS)
+    await replying(page, "POST", UPLOADS, (200, {**ACCEPTED, "existing": True}))
+    await answer(page, "**/jobs", {"jobs": [job("parsing")]})
+    await open_panel(page, server_url)
+    await page.wait_for_selector(upload_row(NAME))
+    await choose(page, a_file(NAME, "x"))
+    await page.wait_for_selector(f"{upload_row(NAME)} .upload-actions [data-action=remove]")
+    await expect(page.locator(".upload[data-state=uploading], .upload[data-state=queued]")).to_have_count(0)
+    await expect(page.locator(".upload")).to_have_count(1)
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page, server_url: str) -> None:
     """Discriminates: all at once; a broken connection that occupies a slot forever."""

@@ -118,6 +118,8 @@ export class Uploads {
 
   async #accepted(upload, { document, job_id: jobId, existing }) {
     const cancelled = upload.state === "cancelling";
+    const shown = this.all.filter((other) => !other.file && other.isActive && other.documentId === document.document_id);
+    shown.forEach((other) => this.dismiss(other)); // this upload follows the same job
     Object.assign(upload, { documentId: document.document_id, isOurs: !existing });
     if (cancelled && upload.isOurs) return this.#withdraw(upload);
     if (!jobId) return this.#end(upload, "same", {}, document);
