@@ -149,6 +149,7 @@ async def test_a_document_of_ones_own_does_not_wait_for_the_sample(jobs: Jobs) -
     sample = [replace(document(name), owner="shared") for name in "abcd"]
     works = [Steps(steps=1) for _ in sample]
     ours = [jobs.submit(each, 1, work) for each, work in zip(sample, works, strict=True)]
+    assert [each.snapshot().sample for each in ours] == [True] * 4
     await asyncio.sleep(0.01)  # jobs that may start have started
     theirs = [jobs.submit(document(name), 1, Steps()) for name in "xyz"]
     await asyncio.sleep(0.01)
