@@ -202,6 +202,7 @@ class JobSnapshot:
 
     `error` is one plain sentence, of the last attempt; `retryable` says whether another attempt can help.
     `attempt` counts from 1. Times are UTC microseconds, None if it has not happened.
+    The last three are the document's.
     """
 
     job_id: str
@@ -218,6 +219,9 @@ class JobSnapshot:
     started_us: int | None = None
     next_try_us: int | None = None
     ended_us: int | None = None
+    external_id: str | None = None
+    source: str = ""
+    sample: bool = False
 
 
 @dataclass(frozen=True, slots=True)

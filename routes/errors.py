@@ -402,6 +402,7 @@ _ERROR_CODES = {
 }
 # Our fields in the terms of OpenAI's clients; the parameter is the first word.
 _TERMS = {"question": "messages (the last one)", "model_id": "model"}
+_PARAMS = {errors.ImageRefusedError.code: "messages"}  # their message is a sentence for the reader
 _REFUSED_PARAM = re.compile(r"(?:missing: )?([a-z_]+(?:\.\w+)*)(?::|$)")
 
 
@@ -433,7 +434,7 @@ def error_in_openai(status: int, error: dict[str, Any]) -> dict[str, Any]:
     kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
     kind = "server_error" if status >= 500 else kinds.get(status, "invalid_request_error")
     refused = _REFUSED_PARAM.match(error["message"]) if kind == "invalid_request_error" else None
-    param = None
+    param = _PARAMS.get(error["code"])
     if refused:
         term = _TERMS.get(refused[1], refused[1])
         error = {**error, "message": error["message"].replace(refused[1], term, 1)}

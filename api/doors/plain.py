@@ -12,7 +12,14 @@ from api.turn.gathering import Pipeline
 from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent, error_fields
 from core.conversation.lineage import Conversation, filtered
 from core.conversation.turns import TurnStage, Usage
-from core.errors import Cause, LLMUnavailableError, ModelFailure, UnknownModelError, WenmaiError
+from core.errors import (
+    Cause,
+    EmptyQuestionError,
+    LLMUnavailableError,
+    ModelFailure,
+    UnknownModelError,
+    WenmaiError,
+)
 from core.images import ImageData
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Message, Part, Role
@@ -35,10 +42,13 @@ class PlainDoor:
         self, conversation: Conversation, model: ModelEntry, images: tuple[ImageData, ...] = ()
     ) -> AsyncGenerator[Sequence[Event], None]:
         """Yield texts, then the last status and DONE; a failure is an ERROR, as in a turn. A model that only
-        quotes documents yields no text. Raises QuestionRefusedError before the first event."""
+        quotes documents yields no text. Raises EmptyQuestionError and what a filter raises before the first
+        event."""
         question_filter = self._pipeline.question_filter
         past = filtered(conversation.past, question_filter)
         asked = replace(conversation, question=question_filter(conversation.question), past=past)
+        if not asked.question and not images:
+            raise EmptyQuestionError("question: must not be empty.")
         return self._events(asked, model, images)
 
     async def _events(

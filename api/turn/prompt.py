@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import get_args
@@ -196,7 +196,8 @@ class PromptBuilder:
         language = self.language(request)
         each = [self._texts(request, session, role, ANY_CODE, language) for role in get_args(PromptRole)]
         if not all(fits_alone(budget, texts, request.question) for texts in each):
-            beside = "with the persona and the system prompt" if session.persona else "with the system prompt"
+            persona = request.persona or session.persona
+            beside = "with the persona and the system prompt" if persona else "with the system prompt"
             beside += f" and its images ({budget.images} tokens)" if budget.images else ""
             raise QuestionTooLongError(
                 f"question: {budget.count(request.question)} tokens; {beside} that is more than the "
@@ -253,10 +254,10 @@ class PromptBuilder:
         counts = {step.step: step.changed for step in assembled.steps}
         log.debug("messages_assembled", request_id=request.request_id, sent=len(assembled.messages), **counts)
         candidates = gathered.candidates[: len(fitted.candidates)]
+        cited = candidates == fitted.candidates and not searches
+        why = {**_WHY, Part.PERSONA: "persona_of_the_turn"} if request.persona else _WHY
         parts = (
-            *_included(
-                assembled.messages, budget, memories, cited=candidates == fitted.candidates and not searches
-            ),
+            *_included(assembled.messages, budget, memories, why, cited=cited),
             *(_dropped(one) for one in dropped),
             *_passed_over(gathered),
             *_unused_memories(gathered, memories),
@@ -379,7 +380,12 @@ def _history(gathered: Gathered) -> History:
 
 
 def _included(
-    messages: Sequence[Message], budget: Budget, memories: Sequence[Memory], *, cited: bool
+    messages: Sequence[Message],
+    budget: Budget,
+    memories: Sequence[Memory],
+    why: Mapping[Part, str],
+    *,
+    cited: bool,
 ) -> Iterator[ManifestPart]:
     """`cited`: the prompt's passages are those of the turn's citations."""
     recalled = tuple(memory.memory_id for memory in memories)
@@ -389,7 +395,7 @@ def _included(
             part=message.part.value,
             role=message.role.value,
             tokens=budget.count(message.content) + (budget.images if message.images else 0),
-            reason=_WHY[message.part],
+            reason=why[message.part],
             turn_id=message.turn_id,
             text=message.content if message.part in stored_here else None,
             memory_ids=recalled if message.part is Part.MEMORY else (),

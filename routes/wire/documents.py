@@ -65,6 +65,9 @@ _JOB = {
     "started_at": "2026-01-31T09:30:00.000000Z",
     "next_try_at": None,
     "ended_at": None,
+    "external_id": None,
+    "source": "",
+    "sample": False,
 }
 
 
@@ -245,6 +248,9 @@ class Job(Reply):
     started_at: MaybeMoment = Field(description="When the job began.")
     next_try_at: MaybeMoment = Field(description="When the job is retried.")
     ended_at: MaybeMoment = Field(description="When the job ended.")
+    external_id: str | None = Field(description="The document's id in its source, such as a path.")
+    source: str = Field(description='The document\'s followed folder; "" for an upload.')
+    sample: bool = Field(description="Whether the document is part of Wenmai's sample guide.")
 
 
 class JobList(Reply):

@@ -20,8 +20,9 @@ class Job:
         self.document = document
         self._clock = clock
         self._now = JobSnapshot(
-            job_id or str(uuid.uuid4()), document.document_id, document.file_name, JobStage.WAITING, 0, total
-        )
+            job_id or str(uuid.uuid4()), document.document_id, document.file_name, JobStage.WAITING, 0, total,
+            external_id=document.external_id, source=document.source, sample=document.is_sample,
+        )  # fmt: skip
         self._changed = asyncio.Event()
 
     @property

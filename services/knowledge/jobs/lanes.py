@@ -149,13 +149,14 @@ class CpuHours:
 
 MAX_LARGE = 2  # so that embedding never waits for a document to be stored
 MAX_RUNNING = MAX_LARGE + 1  # one more slot, for small jobs only
+MAX_SAMPLE = 1  # whoever just started the server adds a document while the sample is read
 SMALL_CHUNKS = 256
 SMALL_BYTES = 256 << 10  # of an unparsed file: only compressed formats have more than SMALL_CHUNKS then
 
 
 class Lanes:
-    """Large documents take hours; small ones do not wait for them. Within each lane, the owner with the
-    fewest running jobs is next, then first come, first served."""
+    """Large documents take hours; small ones do not wait for them, and none waits for the sample. Within each
+    lane, the owner with the fewest running jobs is next, then first come, first served."""
 
     def __init__(self) -> None:
         self._running: list[Job] = []
@@ -184,19 +185,21 @@ class Lanes:
                 self._line.remove(place)
 
     def _start(self) -> None:
-        for place in sorted(self._line, key=self._running_of_owner):
+        for place in sorted(self._line, key=self._order):
             job, turn = place
             if self._fits(job) and not turn.done():
                 self._line.remove(place)
                 self._running.append(job)
                 turn.set_result(None)
 
-    def _running_of_owner(self, place: tuple[Job, asyncio.Future[None]]) -> int:
-        owner = place[0].document.owner
-        return sum(job.document.owner == owner for job in self._running)
+    def _order(self, place: tuple[Job, asyncio.Future[None]]) -> tuple[bool, int]:
+        document = place[0].document
+        return document.is_sample, sum(job.document.owner == document.owner for job in self._running)
 
     def _fits(self, job: Job) -> bool:
         if len(self._running) >= MAX_RUNNING:
+            return False
+        if job.document.is_sample and sum(each.document.is_sample for each in self._running) >= MAX_SAMPLE:
             return False
         return _is_small(job) or sum(not _is_small(each) for each in self._running) < MAX_LARGE
 

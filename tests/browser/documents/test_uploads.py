@@ -61,7 +61,8 @@ async def test_a_retry_says_why_and_when(page: Page, server_url: str) -> None:
     await streaming(page, job("retrying", next_try_at="2026-01-31T08:00:08Z", **waits))
     await open_panel(page, server_url)
     await choose(page, a_file(NAME, "x"))
-    await page.wait_for_selector(f"{upload_row(NAME)}[data-stage=retrying]")
+    retrying = f"{upload_row(NAME)}[data-stage=retrying]:has([data-action=cancel])"  # of this page
+    await page.wait_for_selector(retrying)
     reply = await words(page, STATE)
     assert "存储暂时不可用" in reply
     assert "第 3 次" in reply
@@ -148,6 +149,42 @@ async def test_an_upload_that_needs_a_key_asks_for_it_and_continues(page: Page, 
 
 def key_of(request: Request) -> str | None:
     return request.headers.get("authorization")
+
+
+async def test_jobs_of_the_sample_are_named_by_their_path(page: Page, server_url: str) -> None:
+    """Discriminates: two rows of the same name, one for each language of the guide."""
+    await lists(page, OTHERS)
+    where = {"file_name": "page.md", "sample": True, "source": ""}
+    pages = [
+        job("waiting", job_id=str(uuid.uuid4()), document_id=name, external_id=f"{name}/page.md", **where)
+        for name in ("zh", "en")
+    ]
+    await answer(page, "**/jobs", {"jobs": pages})
+    await open_panel(page, server_url)
+    await expect(page.locator(".upload .document-name")).to_have_text(["en/page.md", "zh/page.md"])
+
+
+async def test_files_of_this_page_are_listed_before_jobs_of_others(page: Page, server_url: str) -> None:
+    """Discriminates: a person's first file below the sample's, which are still being read."""
+    await lists(page, OTHERS)
+    await answer(page, "**/jobs", {"jobs": [job("waiting", file_name="别的.md")]})
+    await open_panel(page, server_url)
+    await page.wait_for_selector(upload_row("别的.md"))
+    await choose(page, a_file("a.exe", "x"), a_file("b.exe", "x"))
+    await expect(page.locator(".upload .document-name")).to_have_text(["a.exe", "b.exe", "别的.md"])
+
+
+async def test_a_file_sent_again_while_it_is_read_has_one_row(page: Page, server_url: str) -> None:
+    """Discriminates: the job shown since the page was loaded, which would stay in progress for ever."""
+    await lists(page, OTHERS)
+    await replying(page, "POST", UPLOADS, (200, {**ACCEPTED, "existing": True}))
+    await answer(page, "**/jobs", {"jobs": [job("parsing")]})
+    await open_panel(page, server_url)
+    await page.wait_for_selector(upload_row(NAME))
+    await choose(page, a_file(NAME, "x"))
+    await page.wait_for_selector(f"{upload_row(NAME)} .upload-actions [data-action=remove]")
+    await expect(page.locator(".upload[data-state=uploading], .upload[data-state=queued]")).to_have_count(0)
+    await expect(page.locator(".upload")).to_have_count(1)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -27,6 +27,21 @@ ANSWER = f"""据 [1]，答案在此。见[手册](https://example.org/handbook)�
 PASSAGE = "这一句很长。" * 60 + "到此为止。"
 
 
+async def test_a_very_long_answer_is_printed_whole_and_then_shown_in_part_again(
+    page: Page, bare_url: str
+) -> None:
+    """Discriminates: blank parts far from the viewport; every part kept as elements after printing."""
+    await page.goto(bare_url)
+    await answer_with(page, whole_turn("".join(f"第{n}段：{'文字' * 100}。\n\n" for n in range(800))))
+    await ask(page, "写长一点")
+    await answered(page)
+    before = await page.locator(".prose p").count()
+    text = "".join(each.extract_text() for each in PdfReader(io.BytesIO(await page.pdf())).pages)
+    text = normalize("NFKC", "".join(text.split()))
+    assert [n for n in range(800) if f"第{n}段" not in text] == []
+    assert await page.locator(".prose p").count() <= before < 800
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_a_printed_conversation_is_whole_and_dark_on_white(
     page: Page, bare_url: str, theme: str

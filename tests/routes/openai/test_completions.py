@@ -241,6 +241,10 @@ async def test_a_system_message_is_the_persona_of_its_turn_only(at: Door) -> Non
     system = {"role": "system", "content": "You are a pirate."}
     first = await at.ask([system, user("Who are you?")])
     assert "You are a pirate." in at.received()
+    prompt = await at.http.get(f"/turns/{first.wenmai['turn_id']}/prompt")
+    assert [part["reason"] for part in prompt.json()["parts"] if part["part"] == "persona"] == [
+        "persona_of_the_turn"
+    ]
     await at.ask([user("Who are you?"), assistant("answer 1"), user("And now?")])
     assert "pirate" not in at.received()
     session = (await at.http.get(f"/sessions/{first.wenmai['session_id']}")).json()
@@ -293,6 +297,7 @@ REFUSED: tuple[tuple[dict[str, Any], type[openai.APIStatusError], str], ...] = (
     ({"model": "wenmai/none"}, openai.NotFoundError, "model_not_found"),
     ({"messages": []}, openai.BadRequestError, "invalid_field"),
     ({"messages": [user("")]}, openai.BadRequestError, "empty_question"),
+    ({"messages": [user(" ")], "model": "plain/default"}, openai.BadRequestError, "empty_question"),
     ({"messages": [user("a"), assistant("b")]}, openai.BadRequestError, "invalid_request"),
     ({"messages": [{"role": "judge", "content": "a"}]}, openai.BadRequestError, "invalid_field"),
     (
@@ -334,8 +339,9 @@ async def test_refusals_have_openais_form(at: Door) -> None:
         expected = "context_length_exceeded" if code == "question_too_long" else code
         assert (error.code, error.type) == (expected, "invalid_request_error"), changes
         assert error.body["message"], changes  # type: ignore[index]
+        if code in ("invalid_field", "empty_question", "question_too_long", "image_refused"):
+            assert (error.param or "").partition(".")[0] == next(iter(changes)), error.message
         if code in ("invalid_field", "empty_question", "question_too_long"):
-            assert [(error.param or "").partition(".")[0]] == list(changes), error.message
             assert error.body["message"].startswith(error.param), changes  # type: ignore[index]
         if set(changes) <= {"n", "logprobs", "tool_choice", "response_format"}:
             assert "omit it" in error.body["message"], changes  # type: ignore[index]

@@ -63,6 +63,19 @@ export class AnswerView {
     settleMarks(this.element, valid);
   }
 
+  /** Renders every part, for printing. */
+  renderAll() {
+    for (const part of this.#parts) while (part.pending) part.renderSome(this.#valid);
+  }
+
+  /** Keeps elements only near the viewport again. */
+  renderNear() {
+    if (!this.#watcher) return;
+    const far = this.#parts.slice(0, -1).filter((part) => !this.#near.has(part));
+    const heights = far.map((part) => part.element.offsetHeight);
+    for (const [at, part] of far.entries()) part.drop(heights[at]);
+  }
+
   #schedule() {
     if (this.#scheduled) return;
     this.#scheduled = true;

@@ -7,6 +7,8 @@ export class ShownTurns {
 
   constructor(element) {
     this.element = element;
+    addEventListener("beforeprint", () => this.#views.forEach(({ answer }) => answer.renderAll()));
+    addEventListener("afterprint", () => this.#views.forEach(({ answer }) => answer.renderNear()));
   }
 
   get views() {

@@ -35,8 +35,10 @@ export class UploadList {
       remove: () => this.onRemove(upload),
       dismiss: () => this.uploads.dismiss(upload),
     });
+    const isAbove = ([other]) => upload.file && !other.file; // this page's files above the jobs of others
+    const below = [...this.#rows].find(isAbove)?.[1].element ?? null;
     this.#rows.set(upload, row);
-    this.list.append(row.element);
+    this.list.insertBefore(row.element, below);
   }
 
   #remove(upload, row) {

@@ -2,6 +2,7 @@
 
 import { deleteDocument, readDocument, uploadDocument } from "../api/documents.js";
 import { formatBytes } from "../base/i18n.js";
+import { nameOf } from "../documents/facts.js";
 import { JobWatcher } from "./jobs.js";
 import { reasonOf, reasonOfRequest } from "./reasons.js";
 
@@ -77,7 +78,7 @@ export class Uploads {
     const isKnown = ({ documentId, state, name }) =>
       documentId === job.document_id || (["checking", "cancelling"].includes(state) && name === job.file_name);
     if (this.all.some(isKnown)) return;
-    const upload = Object.assign(new Upload(job.file_name), { documentId: job.document_id });
+    const upload = Object.assign(new Upload(nameOf(job)), { documentId: job.document_id });
     this.#all.add(upload);
     this.#follow(upload, job);
   }
@@ -118,6 +119,8 @@ export class Uploads {
 
   async #accepted(upload, { document, job_id: jobId, existing }) {
     const cancelled = upload.state === "cancelling";
+    const shown = this.all.filter((other) => !other.file && other.isActive && other.documentId === document.document_id);
+    shown.forEach((other) => this.dismiss(other)); // this upload follows the same job
     Object.assign(upload, { documentId: document.document_id, isOurs: !existing });
     if (cancelled && upload.isOurs) return this.#withdraw(upload);
     if (!jobId) return this.#end(upload, "same", {}, document);

@@ -144,6 +144,21 @@ async def test_a_stream_of_small_jobs_does_not_block_a_large_one(jobs: Jobs) -> 
     assert [job.is_waiting for job in submitted] == [False, False, False, False, True]
 
 
+async def test_a_document_of_ones_own_does_not_wait_for_the_sample(jobs: Jobs) -> None:
+    """Discriminates: the sample's files in every slot; the next of them before a waiting document."""
+    sample = [replace(document(name), owner="shared") for name in "abcd"]
+    works = [Steps(steps=1) for _ in sample]
+    ours = [jobs.submit(each, 1, work) for each, work in zip(sample, works, strict=True)]
+    assert [each.snapshot().sample for each in ours] == [True] * 4
+    await asyncio.sleep(0.01)  # jobs that may start have started
+    theirs = [jobs.submit(document(name), 1, Steps()) for name in "xyz"]
+    await asyncio.sleep(0.01)
+    assert [not job.is_waiting for job in (*ours, *theirs)] == [True, *[False] * 3, True, True, False]
+    works[0].let.release()
+    await asyncio.sleep(0.01)
+    assert [not job.is_waiting for job in (*ours[1:], *theirs)] == [*[False] * 3, True, True, True]
+
+
 async def test_an_unparsed_document_is_large_if_it_has_many_bytes(jobs: Jobs) -> None:
     """Discriminates: taking every job of a restart for small: three large ones fill all slots again."""
     works = [Steps() for _ in range(4)]
