@@ -118,7 +118,7 @@ def _shown(part: ManifestPart, stored: _Stored) -> ShownPart:
 
 def _tool_text(part: ManifestPart, named: Turn | None) -> str | None:
     """Return a tool's result as it was resent, "" for the message that called it, None if one is missing."""
-    messages = tool_messages(named.tool_calls, Part.RECENT) if named else ()
+    messages = [*tool_messages(named.tool_calls, Part.RECENT)] if named else []
     asked = {call.call_id for message in messages for call in message.tool_calls}
     if not asked.issuperset(part.call_ids):
         return None
