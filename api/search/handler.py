@@ -120,13 +120,13 @@ class SearchHandler:
     async def _candidates(
         self, query: Query, scope: SearchScope, limits: KnowledgeFilter
     ) -> tuple[Query, list[Candidate]]:
-        """Search, and again without the typing errors that the documents' words show."""
-        search = partial(self.pipeline.retriever.search, without_sample=scope.without_sample)
-        candidates = await search(query, scope.owners, limits)
-        respelled = await self.pipeline.queries.respelled(query, candidates)
-        if respelled is query:
-            return query, candidates
-        return respelled, await search(respelled, scope.owners, limits)
+        search = partial(
+            self.pipeline.retriever.search,
+            owners=scope.owners,
+            limits=limits,
+            without_sample=scope.without_sample,
+        )
+        return await self.pipeline.queries.respelled(query, await search(query), search)
 
     async def recall(self, question: str, owner: str, top_n: int) -> list[Remembered]:
         """Return the owner's earlier turns, of all sessions, that are relevant to the question, best first.

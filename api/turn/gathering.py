@@ -174,7 +174,8 @@ class Gathering:
         )
         async with cancel_on_error(meanwhile):  # a task for the search would cost three loop rounds
             candidates = await self._search(query) if found is None else found
-            query, candidates = await self._respelled(query, candidates)
+            query, candidates = await self._pipeline.queries.respelled(query, candidates, self._search)
+            self.query = query
             relevant, summary, memories = await meanwhile
         lap("retrieve")
         ranked = await self._by_parts(query, await self._rank(query, candidates))
@@ -299,14 +300,6 @@ class Gathering:
         return await self._pipeline.retriever.search(
             query, scope.owners, limits, without_sample=scope.without_sample
         )
-
-    async def _respelled(self, query: Query, candidates: list[Candidate]) -> tuple[Query, list[Candidate]]:
-        """Search again if the documents have a word that the question has with a typing error."""
-        respelled = await self._pipeline.queries.respelled(query, candidates)
-        if respelled is query:
-            return query, candidates
-        self.query = respelled
-        return respelled, await self._search(respelled)
 
     async def _rank(self, query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Return candidates best first. A reranker's fallback is reported once per turn."""

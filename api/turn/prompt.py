@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import get_args
@@ -255,9 +255,9 @@ class PromptBuilder:
         log.debug("messages_assembled", request_id=request.request_id, sent=len(assembled.messages), **counts)
         candidates = gathered.candidates[: len(fitted.candidates)]
         cited = candidates == fitted.candidates and not searches
-        why = {**_WHY, Part.PERSONA: "persona_of_the_turn"} if request.persona else _WHY
+        own_persona = bool(request.persona)
         parts = (
-            *_included(assembled.messages, budget, memories, why, cited=cited),
+            *_included(assembled.messages, budget, memories, own_persona=own_persona, cited=cited),
             *(_dropped(one) for one in dropped),
             *_passed_over(gathered),
             *_unused_memories(gathered, memories),
@@ -380,14 +380,10 @@ def _history(gathered: Gathered) -> History:
 
 
 def _included(
-    messages: Sequence[Message],
-    budget: Budget,
-    memories: Sequence[Memory],
-    why: Mapping[Part, str],
-    *,
-    cited: bool,
+    messages: Sequence[Message], budget: Budget, memories: Sequence[Memory], *, own_persona: bool, cited: bool
 ) -> Iterator[ManifestPart]:
-    """`cited`: the prompt's passages are those of the turn's citations."""
+    """`own_persona`: it came with the turn; `cited`: the prompt's passages are those of its citations."""
+    why = {**_WHY, Part.PERSONA: "persona_of_the_turn"} if own_persona else _WHY
     recalled = tuple(memory.memory_id for memory in memories)
     stored_here = _STORED_NOWHERE_ELSE if cited else (*_STORED_NOWHERE_ELSE, Part.KNOWLEDGE)
     for message in messages:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
 
@@ -118,13 +118,16 @@ class QueryBuilder:
         asked = date or asked_on.isoformat()
         return Query(question, forms, tuple(before), last_answer, asked, dates, tokens)
 
-    async def respelled(self, query: Query, candidates: Sequence[Candidate]) -> Query:
-        """Return the query with its typing errors corrected by the candidates' words, the same one if it has
-        none. Raises EmbeddingUnavailableError."""
+    async def respelled(
+        self, query: Query, candidates: list[Candidate], search: Callable[[Query], Awaitable[list[Candidate]]]
+    ) -> tuple[Query, list[Candidate]]:
+        """Search again if the question has typing errors that the candidates' words show. Raises
+        EmbeddingUnavailableError, and what the search raises."""
         question = respelled(query.question, [each.chunk.indexed_text for each in candidates])
         if question == query.question:
-            return query
-        return await self.build(question, query.previous, last_answer=query.last_answer, date=query.asked)
+            return query, candidates
+        again = await self.build(question, query.previous, last_answer=query.last_answer, date=query.asked)
+        return again, await search(again)
 
     async def _embed(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
         """Return the vectors of the texts, and the tokens of `read`, which is one of them."""
