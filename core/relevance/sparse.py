@@ -58,7 +58,6 @@ B = 0.75
 AVERAGE_WORDS = 180.0  # in a 256-token chunk
 CHARACTERS_PER_WORD = 1.6  # Chinese
 MAX_INDEXED_CHARS = 200_000  # characters; far beyond any chunk
-MAX_STEMMED_CHARS = 100_000  # characters; a stem costs 30 µs, so a hostile text would cost seconds
 MAX_QUESTION_REPEATS = 2.0
 CHARACTER_WEIGHT = 0.3  # of a single Chinese character in a question
 MIN_WORD_WEIGHT = 0.5  # a lighter term is half a word, or says little
@@ -99,13 +98,12 @@ class WeightedTerm:
 class DocumentWords:
     """The words of a document, added piece by piece, for callers that must not block for long."""
 
-    def __init__(self, stemmed: bool = True) -> None:
+    def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._length = 0.0
-        self._stemmed = stemmed
 
     def add(self, text: str) -> None:
-        for pieces, length in _runs(text, self._stemmed):
+        for pieces, length in _runs(text):
             self._counts.update(piece for piece, _ in pieces)
             self._length += length
 
@@ -117,13 +115,9 @@ class DocumentWords:
 
 def encode_document(text: str) -> SparseTerms:
     """Return the vector stored with a chunk."""
-    words = DocumentWords(is_stemmed(text))
+    words = DocumentWords()
     words.add(text)
     return words.vector()
-
-
-def is_stemmed(text: str) -> bool:
-    return len(text) <= MAX_STEMMED_CHARS
 
 
 def encode_query(text: str) -> SparseTerms:
@@ -136,7 +130,7 @@ def encode_query(text: str) -> SparseTerms:
 
 def terms(text: str) -> list[str]:
     """Return all index terms in text order, including repeats."""
-    return [piece for pieces, _ in _runs(text, is_stemmed(text)) for piece, _ in pieces]
+    return [piece for pieces, _ in _runs(text) for piece, _ in pieces]
 
 
 # A turn needs the same few texts repeatedly, and fifty turns may run at once; a text can have 8,000 terms.
@@ -146,7 +140,7 @@ def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     weights: dict[str, float] = {}
     text = _NUMBER_OF.sub(r"\1", _OR_NOT.sub(r"\1", folded(text)))
     text = _WEEKDAY.sub(lambda day: f"周{day[1].replace('天', '日')}" if day[1] != "几" else " ", text)
-    for pieces, _ in _runs(text, is_stemmed(text)):
+    for pieces, _ in _runs(text):
         for piece, weight in pieces:
             weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
     for verb, particle in _PHRASAL_VERB.findall(text[:MAX_PHRASAL_CHARS]):
@@ -224,13 +218,13 @@ def word_stems(text: str) -> frozenset[str]:
     return frozenset().union(*map(word_pieces, words))
 
 
-def _runs(text: str, stemmed: bool) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
+def _runs(text: str) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
     """Yield terms with question weights, and the length in words, for each run of one script."""
     for run, word in _RUN.findall(folded(text[:MAX_INDEXED_CHARS])):
         if run:
             yield _cjk_terms(run), len(run) / CHARACTERS_PER_WORD
         else:
-            yield _word_terms(word, stemmed), 1.0
+            yield _word_terms(word), 1.0
 
 
 def _cjk_terms(run: str) -> list[tuple[str, float]]:
@@ -265,13 +259,13 @@ def _cjk_word(word: str) -> tuple[tuple[str, float], ...]:
 
 
 @lru_cache(maxsize=32_768)
-def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
+def _word_terms(word: str) -> tuple[tuple[str, float], ...]:
     """Return a plain word's stem, or an identifier as a whole (1) and its parts (0.4 each)."""
     lowered = word.lower().replace("’", "'").removesuffix("'s")
     if lowered in STOP_WORDS and not (word.isupper() and 1 < len(word) <= 5):  # IT, US, WHO are names
         return ()
     if lowered.isalpha() and not _CAMEL.search(word):
-        return ((_stem(lowered) if stemmed else lowered, 1.0),)
+        return ((_stem(lowered), 1.0),)
     whole = ungrouped(lowered)
     if whole.isdecimal() and not lowered[:3].isdecimal():  # 1,350, while 101,102 may be two rooms
         return ((whole, 1.0),)
@@ -280,23 +274,23 @@ def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
         weights.setdefault(lowered[1:], 0.4)
     for part in _PART.findall(_CAMEL.sub(" ", word).lower()):
         if part not in STOP_WORDS and (len(part) > 2 or (part.isalpha() and len(part) > 1)):
-            weights.setdefault(_stem(part) if stemmed else part, 0.4)
+            weights.setdefault(_stem(part), 0.4)
     return tuple(weights.items())
 
 
 @lru_cache(maxsize=32_768)
 def word_pieces(word: str) -> frozenset[str]:
     """Return the index terms of one word."""
-    return frozenset(piece for piece, _ in _word_terms(word, True))
+    return frozenset(piece for piece, _ in _word_terms(word))
 
 
 def _stem(word: str) -> str:
     if len(word) < 4 or len(word) > 32 or word.isdigit():
         return word
     if not hasattr(_stemmers, "english"):
-        import snowballstemmer
+        import Stemmer
 
-        _stemmers.english = snowballstemmer.stemmer("english")
+        _stemmers.english = Stemmer.Stemmer("english", 0)  # without its cache: words are cached here
     return str(_stemmers.english.stemWord(word))
 
 

@@ -16,7 +16,7 @@ from core.conversation.sessions import Branch
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import EmbeddingUnavailableError, StoreUnavailableError
 from core.relevance.query import Query, embedded_part
-from core.relevance.sparse import MAX_INDEXED_CHARS, DocumentWords, SparseTerms, encode_document, is_stemmed
+from core.relevance.sparse import MAX_INDEXED_CHARS, DocumentWords, SparseTerms, encode_document
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
 from services.store.clock import Activity
@@ -400,7 +400,7 @@ async def read_words(turn: Turn) -> SparseTerms | None:
     """
     if len(turn.text) <= PIECE_CHARS or not _is_worth_finding(turn):
         return words_of(turn)
-    words = DocumentWords(is_stemmed(turn.text))
+    words = DocumentWords()
     for piece in _cut(turn.text[:MAX_INDEXED_CHARS]):
         words.add(piece)
         await asyncio.sleep(0)
