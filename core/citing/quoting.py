@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -258,12 +258,15 @@ class Quotables:
         quoted = whole.strip() if is_short else with_what_follows(text[at : unit.end], part, MAX_UNIT_CHARS)
         return Quote(passage, under(unit.head, quoted), table=unit.start if unit.rows else -1)
 
-    def other_rows(self, passage: int) -> set[int]:
-        """Return passages with other rows of its table: of the same section, with the same columns."""
+    def other_rows(self, passage: int, words: Iterable[str] = ()) -> set[int]:
+        """Return passages with other rows of its table that have these words: of the same section, with the
+        same columns."""
         own = {one.unit.columns for one in self._candidates if one.passage == passage and one.unit.rows}
-        heading = self._passages[passage][0]
-        alike = {one.passage for one in self._candidates if one.unit.rows and one.unit.columns in own}
-        return {each for each in alike if each != passage and self._passages[each][0] == heading}
+        heading, terms = self._passages[passage][0], [WeightedTerm(word, 1.0) for word in words]
+        alike = (one for one in self._candidates if one.unit.rows and one.unit.columns in own)
+        texts = ((one.passage, under(heading, one.says)) for one in alike if one.passage != passage)
+        same = ((at, text) for at, text in texts if self._passages[at][0] == heading)
+        return {at for at, text in same if all(presence(terms, text))}
 
     def beginning(self, passage: int, longest: int = MAX_BEGINNING_CHARS) -> Quote:
         """Quote the beginning, within `longest`; of a list of questions only the nearest."""

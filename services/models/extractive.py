@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, starmap
 
 from llama_index.core.base.llms.types import LLMMetadata
 
@@ -423,9 +423,12 @@ def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage], say: Sa
 def _more_rows(
     shown: Sequence[Quote], quotables: Quotables, passages: Sequence[Passage], say: Say
 ) -> list[str]:
-    """Say where the remaining rows of a table are, if it is quoted as a table."""
-    tables = [quote.passage for quote in shown if "\n|" in quote.text]
-    more = set[int]().union(*map(quotables.other_rows, tables)) - {quote.passage for quote in shown}
+    """Say where the remaining rows of a table are if it is quoted as a table, or else those with the same
+    words of the question as several quoted ones."""
+    tables: dict[int, Iterable[str]] = {quote.passage: () for quote in shown if "\n|" in quote.text}
+    rows = {quote.passage: quote.words for quote in shown if quote.table >= 0 and quote.passage not in tables}
+    tables |= rows if len(rows) > 1 else {}
+    more = set[int]().union(*starmap(quotables.other_rows, tables.items())) - {each.passage for each in shown}
     same = {passages[at].file_name for at in tables}
     marks = [f"[{passages[at].index}]" for at in sorted(more) if passages[at].file_name in same]
     return [say(_MORE_ROWS).format("".join(marks[:MAX_NEAR]))] if marks else []

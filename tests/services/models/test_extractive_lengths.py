@@ -56,6 +56,21 @@ def test_a_table_that_continues_in_another_passage_says_where() -> None:
         assert said.endswith(ends)
 
 
+def test_more_rows_with_the_same_words_than_are_quoted_are_referred_to() -> None:
+    """Discriminates: four of six discontinued goods, as if there were no more; a row that is not one."""
+    table = "| Code | Article | Remark |\n|---|---|---|\n| KX-{} | Kettle {} | {} |\n| KX-9{} | Jug | |"
+    remarks = ("discontinued",) * 6 + ("on order",)
+    text = "\n\n".join(
+        f'<passage id="{at}" file="a.xlsx" heading="Prices" relevance="0.6">\n'
+        f"{table.format(at, at, remark, at)}\n</passage>"
+        for at, remark in enumerate(remarks, 1)
+    )
+    said = answer(ReadBack(text, "Which articles are discontinued?", ()))
+    assert said.count("Remark: discontinued") == 4
+    assert said.endswith("The table has more rows: [5][6].")
+    assert "more rows" not in answer(ReadBack(text, "What is KX-3?", ()))
+
+
 def test_an_additionally_requested_price_is_quoted_from_a_far_less_probable_passage() -> None:
     """Discriminates: half of an answer; quoting another table if the best passage has a price."""
     passage = '<passage id="{}" file="{}" heading="" relevance="{}">\n{}\n</passage>'
