@@ -6,6 +6,7 @@ import importlib
 import keyword
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ COMMANDS = {
     "ingest": ("ingest", "Add files to a running server."),
     "sync": ("commands.sync", "Sync the configured folders now."),
     "search": ("commands.ask", "Show which passages a question finds."),
-    "import": ("commands.conversations", "Import conversations that another product exported."),
+    "import": ("commands.conversations", "Import conversations of another product, or of Wenmai."),
     "mcp": ("commands.agents", "Give the tools of a running server to an agent."),
     "sessions": ("commands.conversations", "List the conversations, or the turns of one."),
     "prompt": ("commands.conversations", "Show what a model received for a turn."),
@@ -26,7 +27,7 @@ COMMANDS = {
     "evaluate": ("commands.evaluate", "Measure retrieval and answers on sets of questions."),
     "calibrate": ("commands.calibrate", "Calibrate certainty to your own documents."),
     "cleanup": ("cleanup_expired", "Remove expired conversations."),
-    "erase": ("commands.erase", "Erase a turn, a session, a document or an owner, and prove it."),
+    "erase": ("commands.erase", "Erase a turn, session, document, memory or owner, and prove it."),
     "repair": ("backfill_parent_turns", "Repair what earlier versions left in the conversations."),
     "backup": ("commands.archives", "Write everything that is stored into one archive."),
     "restore": ("commands.archives", "Restore a backup into an empty store."),
@@ -108,6 +109,9 @@ def _version(distribution: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code, of EXIT_CODES."""
+    folder = str(Path(__file__).parents[1])
+    if folder not in sys.path:  # `python -m` adds it; the installed program needs it for filters in there
+        sys.path.append(folder)
     return invoke(wenmai, arguments)
 
 

@@ -38,7 +38,7 @@ def mark_sample_loaded(data_dir: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RemovedSample:
-    """`left` is how many traces were still stored after the removal."""
+    """`left` is how many traces were still stored after the removal, backups aside: the guide is public."""
 
     documents: int
     chunks: int
@@ -85,7 +85,8 @@ class SampleHandler:
     async def _erase(self, document_id: str) -> dict[str, int]:
         document = await self._knowledge.get_document(document_id, (SHARED_OWNER,))
         erased = await self._erasure.document(document_id, (SHARED_OWNER,), ErasureOptions())
-        left = erased.proof.hits if erased.proof else 0
+        places = erased.proof.searched if erased.proof else ()
+        left = sum(each.hits for each in places if each.place != "backups")
         return {"documents": 1, "chunks": document.chunk_count, "left": left}
 
 

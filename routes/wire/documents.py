@@ -137,7 +137,7 @@ class RemovedSample(Reply):
 
     documents: int = Field(description="How many documents were erased; 0 if there were none.")
     chunks: int = Field(description="How many chunks these documents had.")
-    left: int = Field(description="How many traces of them were still stored afterwards.")
+    left: int = Field(description="How many traces of them were still stored afterwards, backups aside.")
 
 
 class DocumentPatch(WireModel):

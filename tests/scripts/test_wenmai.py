@@ -50,6 +50,15 @@ def test_a_command_has_its_name_a_help_and_one_line_for_an_unknown_option(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_installed_program_finds_modules_in_the_project_folder(tmp_path: Path) -> None:
+    """Such as a filter that somebody wrote; `tests` is not installed, either. Discriminates: finding them
+    only with `make run`, which starts it with `python -m`."""
+    environment = clean_environment({})
+    del environment["PYTHONPATH"]
+    program = "from scripts.wenmai import main\nmain(['--version'])\nimport tests.support.models.text_filters"
+    subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, env=environment, check=True)
+
+
 BAD = (
     "serve now",
     "mcp --url here",

@@ -92,6 +92,13 @@ async def test_the_sample_is_marked_and_removed_for_good_and_nothing_else_is(app
     assert (await search(app, QUESTION))["sample_left_out"] is False
 
 
+async def test_a_backup_that_holds_the_sample_does_not_make_its_removal_fail(app: App) -> None:
+    """Discriminates: a trace for each document of the public guide that an archive holds."""
+    await add_sample(app)
+    assert (await app.client.post("/admin/backups", json={})).status_code == 200
+    assert (await app.client.delete("/documents/sample")).json() == {"documents": 1, "chunks": 1, "left": 0}
+
+
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_with_keys_only_an_operator_removes_it(tmp_path: Path) -> None:
     """Discriminates: a key that may not delete the sample's documents individually removing all of them."""
