@@ -141,6 +141,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "你好！直接提问就行：我从文档里找答案，引用原文并注明出处。",
         "Hello! Just ask: I look for the answer in the documents, quote it, and name the source.",
     ),
+    "talk_introduction": (
+        "好的，知道了。有问题请直接问。",
+        "Noted. Ask whatever you want to know.",
+    ),
     "talk_thanks": ("不客气，有问题随时问。", "You are welcome. Ask whenever you have another question."),
     "talk_closing": ("好的，有问题随时问。", "All right. Ask whenever you have another question."),
     "talk_today": (

@@ -200,9 +200,12 @@ class Gathering:
         return query, apply_threshold(reranked.candidates, self._pipeline.threshold, top_n, text)
 
     def _talk_by_phrase(self, recent: Sequence[Turn]) -> Talk | None:
-        """Detect talk without a model. A request about an answer that does not exist is searched for."""
+        """Detect talk without a model. A request about an answer that does not exist is searched for, and so
+        is an introduction after a question ("I work as a nurse"): the answer may depend on it."""
         talk = talk_of(self._turn.question)
         if talk is Talk.TRANSLATED and self._is_about_languages(recent):
+            return None
+        if talk is Talk.INTRODUCTION and any(talk_of(turn.question) is None for turn in recent):
             return None
         return None if talk and talk.needs_answer and not recent else talk
 

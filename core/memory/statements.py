@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from core.memory.record import MAX_CONTENT_CHARS, MemoryDraft, MemoryType
 from core.text import fold_width, is_mostly_chinese
@@ -243,6 +244,14 @@ def self_statements(text: str) -> list[MemoryDraft]:
     if len(text) > 4 * MAX_CONTENT_CHARS or _OF_A_TEXT.search(text):
         return []
     return [MemoryDraft(content) for content in dict.fromkeys(_statements(fold_width(text)))]
+
+
+def is_introduction(text: str) -> bool:
+    """Whether the message is nothing but such statements, with a greeting or the like before them."""
+    sentences = (sentence.strip(" 。.！!~～\n") for sentence in _SENTENCE.findall(text))
+    clauses = (_AND.split(clause.strip()) for each in sentences for clause in _CLAUSE.split(each))
+    plain = [part for part in filter(None, chain.from_iterable(clauses)) if not _ASIDE.match(part)]
+    return bool(plain) and len(self_statements(text)) == len(plain)
 
 
 def _statements(text: str) -> Iterator[str]:

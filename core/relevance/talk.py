@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core.memory.statements import is_introduction
 from core.relevance.amounts import amounts
 from core.relevance.features import Matrix
 from core.relevance.names import identifiers
@@ -39,6 +40,7 @@ class Talk(StrEnum):
 
     CLOSING = "closing"
     GREETING = "greeting"
+    INTRODUCTION = "introduction"  # what the asker says about themselves
     THANKS = "thanks"
     ASSISTANT = "assistant"
     PRIVATE = "private"  # who sees the conversation, and whether it is stored
@@ -91,7 +93,7 @@ def talk_of(text: str) -> Talk | None:
     standing = table.linked(spoken)
     kinds = [kind for kind, phrases in table.kinds.items() if standing and _is_covered(standing, phrases)]
     if not kinds or (kinds[-1] is Talk.CLOSING and _ASKS.search(text)):  # "hm?" asks for more
-        return None
+        return Talk.INTRODUCTION if is_introduction(text) else None
     return None if kinds[-1].needs_answer and (asks_how(text) or asks_whether(text)) else kinds[-1]
 
 

@@ -23,6 +23,19 @@ async def test_small_talk_is_answered_without_a_search(app: App) -> None:
         assert (turn.sources, "[1]" in turn.answer, "十五天" in turn.answer) == ([], False, False)
 
 
+async def test_an_introduction_is_answered_without_a_search_unless_it_follows_a_question(app: App) -> None:
+    """Discriminates: "the documents contain nothing that answers this" to "my name is Alex"; ignoring what
+    the answer to the last question depends on."""
+    await app.add_text("handbook.md", HANDBOOK)
+    named = await app.ask("你好，我叫小王")
+    assert [status["stage"] for status in named.statuses] == ["filtering", "finished"]
+    assert named.answer == "好的，知道了。有问题请直接问。"
+    about = await app.ask("年假有几天？", session_id=named.session_id)
+    depends = await app.ask("我是财务部的", session_id=named.session_id)
+    assert about.sources
+    assert "retrieving" in [status["stage"] for status in depends.statuses]
+
+
 async def test_the_date_is_known_with_and_without_a_model(tmp_path: Path) -> None:
     """Discriminates: the server's zone instead of TIMEZONE; a date missing in the prompt, or present although
     switched off."""

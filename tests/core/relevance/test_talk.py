@@ -103,6 +103,15 @@ def test_no_question_that_looks_like_talk_is_taken_for_it() -> None:
         ("老师说是几点", None),
         ("说明书要多久", None),
         ("唔該翻譯成英文", Talk.TRANSLATED),
+        ("我叫小王", Talk.INTRODUCTION),
+        ("你好！我叫小王，住在苏州。", Talk.INTRODUCTION),
+        ("My name is Alex and I live in Rome", Talk.INTRODUCTION),
+        ("Hi, I'm in the sales team.", Talk.INTRODUCTION),
+        ("我叫小王。退货要几天", None),
+        ("我是财务部的\n报销找谁", None),
+        ("我叫小王，我想退货", None),
+        ("My name is Alex. How long do returns take?", None),
+        ("我叫他来", None),
     ],
 )
 def test_each_kind_of_talk_by_name(text: str, kind: Talk | None) -> None:
