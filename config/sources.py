@@ -122,6 +122,8 @@ class FlatSource(PydanticBaseSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         sections = section_of(self.settings_cls)
+        if removed := [name for name in map(str.lower, self._values) if self._is_refused(name)]:
+            raise ConfigurationError(" ".join(map(removal_message, removed)))
         laid: dict[str, dict[str, Any]] = {}
         for key, value in self._values.items():
             name = key.lower()
@@ -129,8 +131,6 @@ class FlatSource(PydanticBaseSettingsSource):
                 if self._unknown == "ignored" and name in TABLES:
                     continue
                 laid.setdefault(sections[name], {})[name] = value
-            elif name in REMOVED and (self._unknown == "refused" or must_be_refused(name)):
-                raise ConfigurationError(removal_message(name))
             elif self._unknown == "refused":
                 hint = did_you_mean(name, sections)
                 if isinstance(value, dict) and not hint:
@@ -140,6 +140,9 @@ class FlatSource(PydanticBaseSettingsSource):
                     )
                 raise ConfigurationError(f"Unknown setting {key!r} in the configuration file.{hint}")
         return laid
+
+    def _is_refused(self, name: str) -> bool:
+        return name in REMOVED and (self._unknown == "refused" or must_be_refused(name))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

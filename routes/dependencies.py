@@ -199,6 +199,18 @@ async def _read_body(model: type[M], request: Request) -> M:
     return read_model(model, body)
 
 
+async def refuse_body(request: Request) -> None:
+    """For routes that take everything from the address: `days` in an ignored body would have no effect."""
+    if (await request.body()).strip() not in (b"", b"{}"):
+        raise RefusedFieldError(
+            EdgeCode.UNKNOWN_FIELD,
+            "body: this route takes no body: put its parameters into the address (?name=value).",
+        )
+
+
+NoBody = Depends(refuse_body)
+
+
 def read_model(model: type[M], body: bytes) -> M:
     """Validate the body as `model`. Raises MalformedRequestError (400) or a 422 that names the field."""
     value = parse_strict(body)

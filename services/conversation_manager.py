@@ -184,10 +184,12 @@ class ConversationManager:
         (core.operations.expiry.trusts_clock).
         """
         days = self._settings.conversation_expire_days
-        report = await self._retention.expire(days, "schedule", confirmed=not unattended)
+        memory_days = self._settings.memory_expire_days
+        report = await self._retention.expire(
+            days, "schedule", confirmed=not unattended, memory_days=memory_days
+        )
         # Only after `expire`: a clock that is not trusted must not delete prompts either.
         await self._retention.forget_prompts(self._settings.prompt_keep_days)
-        await self._retention.forget_memories(self._settings.memory_expire_days)
         await self.sweep_images(ABANDONED_IMAGES_S)
         return report
 

@@ -1,8 +1,10 @@
-"""The sample documents (Wenmai's guide): loaded at the first start, removed for good on request."""
+"""The sample documents (Wenmai's guide): loaded at the first start, updated when a new version brings another
+guide, removed for good on request."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,16 +26,33 @@ SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 SAMPLE_MARKER = "sample-loaded"
 
 
+_REMOVED = "removed"  # in the marker, in place of a guide's fingerprint
+
+
 def sample_is_pending(settings: Settings) -> bool:
-    """Whether this start loads the sample documents."""
-    enabled = settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()
-    return enabled and not (settings.store.data_dir / SAMPLE_MARKER).exists()
+    """Whether this start loads the sample documents, or updates those of another version. Blocking."""
+    if not (settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()):
+        return False
+    return _marker(settings.store.data_dir) not in (_REMOVED, _fingerprint(SAMPLE_FOLDER))
 
 
-def mark_sample_loaded(data_dir: Path) -> None:
-    """Keep later starts from loading the sample."""
+def mark_sample_loaded(data_dir: Path, note: str = "") -> None:
+    """Keep later starts from loading a sample that was deleted. `note` is what is known of the stored one:
+    the fingerprint of its guide, or "" (a restored store, or an earlier version)."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    (data_dir / SAMPLE_MARKER).touch()
+    (data_dir / SAMPLE_MARKER).write_text(note)
+
+
+def _marker(data_dir: Path) -> str | None:
+    try:
+        return (data_dir / SAMPLE_MARKER).read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def _fingerprint(folder: Path) -> str:
+    names = [f"{path.relative_to(folder)}\n".encode() + path.read_bytes() for path in supported_files(folder)]
+    return hashlib.sha256(b"".join(names)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +72,32 @@ class SampleHandler:
         self._loading: asyncio.Task[object] | None = None
 
     async def load(self) -> None:
-        """Load the sample on the first start only: a sample somebody deleted stays deleted."""
+        """Load the guide at the first start; later, replace what is still stored of another version's guide.
+        A sample that somebody deleted stays deleted."""
         self._loading = asyncio.current_task()
         try:
-            failed = await load_folder(self._knowledge, SAMPLE_FOLDER)
+            failed = await self._load()
         except WenmaiError as error:
             log.warning("sample_not_loaded", error=str(error))
             return
         finally:
             self._loading = None
             self._knowledge.jobs.sample_pending = False
-        await asyncio.to_thread(mark_sample_loaded, self._data_dir)
         log.info("sample_loaded", failed=len(failed))
+
+    async def _load(self) -> dict[str, str]:
+        before = await self._knowledge.documents.sample_ids()
+        failed: dict[str, str] = {}
+        if before or await asyncio.to_thread(_marker, self._data_dir) is None:
+            failed = await load_folder(self._knowledge, SAMPLE_FOLDER)
+            shipped = {path.relative_to(SAMPLE_FOLDER).as_posix() for path in supported_files(SAMPLE_FOLDER)}
+            for document_id in before:
+                document = await self._knowledge.get_document(document_id, (SHARED_OWNER,))
+                if document.external_id not in shipped:
+                    await self._knowledge.erase(document_id)
+        note = await asyncio.to_thread(_fingerprint, SAMPLE_FOLDER)
+        await asyncio.to_thread(mark_sample_loaded, self._data_dir, note)
+        return failed
 
     async def remove(self) -> RemovedSample:
         """Erase every sample document with its traces in turns; stop loading if it is under way.
@@ -74,7 +107,7 @@ class SampleHandler:
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.wait([self._loading])
-        await asyncio.to_thread(mark_sample_loaded, self._data_dir)
+        await asyncio.to_thread(mark_sample_loaded, self._data_dir, _REMOVED)
         removed: Counter[str] = Counter()
         for document_id in await self._knowledge.documents.sample_ids():
             with suppress(UnknownDocumentError):  # already deleted by someone else

@@ -56,3 +56,13 @@ class MemoryDraft:
     turn_ids: tuple[str, ...] = ()
     session_id: str = ""
     said_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCopy:
+    """A memory to import: `until_us` is when it ended; both ids are those of the export."""
+
+    draft: MemoryDraft
+    until_us: int | None = None
+    memory_id: str = ""
+    superseded_by: str = ""

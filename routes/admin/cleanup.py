@@ -11,13 +11,26 @@ from fastapi import APIRouter, Query
 from core.errors import BadRequestError
 from core.operations.erasure import ErasedKind
 from core.operations.reports import ReceiptKind
-from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnswers, erasure_options, proof_of
+from routes.dependencies import (
+    Admin,
+    Backups,
+    ContainerDep,
+    NoBody,
+    Thorough,
+    WithAnswers,
+    erasure_options,
+    proof_of,
+)
 from routes.openapi import WireRoute, errors
 from routes.wire import operations as wire
 from routes.wire.erasure import ErasedOwner, Erasure, OwnerPage
 
 router = APIRouter(
-    prefix="/admin", tags=["admin"], responses=errors(401, 403, 422, 503), route_class=WireRoute
+    prefix="/admin",
+    tags=["admin"],
+    responses=errors(401, 403, 422, 503),
+    route_class=WireRoute,
+    dependencies=[NoBody],
 )
 
 DryRun = Annotated[bool, Query(description="true: only count, change nothing")]

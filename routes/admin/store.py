@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query
 
 from core.operations.backfill_turns import BackfillOptions
-from routes.dependencies import Admin, ContainerDep, json_body
+from routes.dependencies import Admin, ContainerDep, NoBody, json_body
 from routes.openapi import WireRoute, errors
 from routes.wire.operations import (
     ArchiveList,
@@ -25,7 +25,7 @@ from routes.wire.operations import (
 router = APIRouter(prefix="/admin", tags=["admin"], route_class=WireRoute)
 
 
-@router.post("/backups", responses=errors(401, 403, 409, 422, 503, 507))
+@router.post("/backups", responses=errors(401, 403, 409, 422, 503, 507), dependencies=[NoBody])
 async def create_backup(
     container: ContainerDep,
     admin: Admin,
@@ -94,7 +94,7 @@ async def _options(
 Options = Annotated[BackfillOptions, Depends(_options)]
 
 
-@router.post("/backfill", responses=REPAIR_ERRORS)
+@router.post("/backfill", responses=REPAIR_ERRORS, dependencies=[NoBody])
 async def backfill(
     container: ContainerDep,
     admin: Admin,
@@ -117,7 +117,7 @@ async def backfill(
     return Repair(**asdict(replace(report, plan=plan if details else None)))
 
 
-@router.post("/backfill/import", responses={**REPAIR_ERRORS, **errors(404)})
+@router.post("/backfill/import", responses={**REPAIR_ERRORS, **errors(404)}, dependencies=[NoBody])
 async def import_collection(
     container: ContainerDep,
     admin: Admin,

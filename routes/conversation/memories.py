@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import ValidationError
 
 from core.dates import parse_time
-from core.memory.record import Memory, MemoryDraft, MemoryType
+from core.memory.record import Memory, MemoryCopy, MemoryDraft, MemoryType
 from core.memory.statements import type_of
 from core.operations.erasure import Erased, ErasedKind
 from routes.dependencies import ContainerDep, Owner, Thorough, erasure_options, json_body, proof_of
@@ -161,8 +161,8 @@ def memory_reply(memory: Memory) -> wire.Memory:
     return wire.Memory.model_validate(replace(memory, valid_from=memory.valid_from or memory.created_us))
 
 
-def _imported(item: object) -> tuple[MemoryDraft, int | None] | None:
-    """Return the draft and its end; None if it cannot be read."""
+def _imported(item: object) -> MemoryCopy | None:
+    """Return the memory to import; None if it cannot be read."""
     try:
         read = wire.ImportedMemory.model_validate(item)
     except ValidationError:
@@ -170,4 +170,5 @@ def _imported(item: object) -> tuple[MemoryDraft, int | None] | None:
     said_us, until_us = (parse_time(text, UTC) if text else 0 for text in (read.valid_from, read.valid_until))
     if said_us is None or until_us is None:
         return None
-    return MemoryDraft(read.content, read.type or type_of(read.content), said_us=said_us), until_us or None
+    draft = MemoryDraft(read.content, read.type or type_of(read.content), said_us=said_us)
+    return MemoryCopy(draft, until_us or None, read.memory_id or "", read.superseded_by or "")

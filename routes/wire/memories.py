@@ -136,8 +136,8 @@ class MemoryImportBody(WireModel):
 
     memories: list[Any] = Field(
         max_length=MAX_IMPORTED,
-        description="Objects with content and, optionally, type, valid_from and valid_until. Invalid ones "
-        "are counted and left out.",
+        description="Objects with content and, optionally, type, valid_from, valid_until, memory_id and "
+        "superseded_by. Invalid ones are counted and left out.",
     )
 
 
@@ -161,3 +161,5 @@ class ImportedMemory(WireModel):
     type: MemoryType | None = Field(None, strict=False, description="Kind; absent: derived from the content.")
     valid_from: str | None = Field(None, description="Since when it holds; absent: from now on.")
     valid_until: str | None = Field(None, description="Until when it held; absent: it still holds.")
+    memory_id: str | None = Field(None, description="Its id in the export; it gets another one.")
+    superseded_by: str | None = Field(None, description="The id in the export of what superseded it.")

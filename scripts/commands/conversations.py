@@ -151,6 +151,7 @@ OWN = "Wenmai"
 MAX_SHOWN = 50
 HELD = "They are put on hold, and do not expire until you release them."
 EXPIRING = "Turns older than CONVERSATION_EXPIRE_DAYS go at the next clean-up, unless it is on hold."
+STORED = "This conversation is already stored. To replace it, erase it first: wenmai erase --session ID"
 IMPORT_DESCRIPTION = """Import conversations exported by other products: ChatGPT, Claude, Open WebUI,
 LibreChat, or lists of OpenAI messages; or one that Wenmai exported as JSON. Without --apply it only shows
 what would be imported. 导入对话：其他产品导出的，或 Wenmai 导出的 JSON；不加 --apply 只显示会导入什么。"""
@@ -201,10 +202,10 @@ def _own_export(content: bytes) -> dict[str, Any]:
 
 
 async def _import_own(client: ServerClient, own: dict[str, Any], options: Options) -> ForeignImport:
-    """Import all or nothing: a session that exists already is refused, and counts as having nothing new."""
+    """Import all or nothing: a session that exists already has nothing new, and is not sent again."""
     turns, session_id = own["turns"], str(own.get("session_id") or "")
     exists = bool(session_id) and await _exists(client, session_id)
-    if options.apply:
+    if options.apply and not exists:
         session_id = (await client.send("POST", OWN_PATH, ImportedConversation, own)).session_id
     parents = {str(turn.get("parent_turn_id")) for turn in turns}
     plan = PlannedConversation(
@@ -218,7 +219,7 @@ async def _import_own(client: ServerClient, own: dict[str, Any], options: Option
         orphans=0,
         left_out=0,
     )
-    return ForeignImport(product=OWN, applied=options.apply, conversations=[plan])
+    return ForeignImport(product=OWN, applied=options.apply and not exists, conversations=[plan])
 
 
 async def _exists(client: ServerClient, session_id: str) -> bool:
@@ -232,11 +233,13 @@ def _print_plan(plan: ForeignImport) -> None:
     if len(plan.conversations) > MAX_SHOWN:
         print(f"… and {len(plan.conversations) - MAX_SHOWN} more")
     fresh = sum(each.fresh for each in plan.conversations)
+    if not fresh:
+        print(STORED if plan.product == OWN else f"{plan.product}: everything in it is already stored.")
+        return
     done = "imported" if plan.applied else "would be imported (--apply does it)"
     conversations = counted(len(plan.conversations), "conversation")
     print(f"{plan.product}: {conversations}, {counted(fresh, 'new turn')} {done}")
-    if fresh:
-        print(EXPIRING if plan.product == OWN else HELD)
+    print(EXPIRING if plan.product == OWN else HELD)
 
 
 def _figures(each: PlannedConversation) -> str:

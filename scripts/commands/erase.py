@@ -39,6 +39,15 @@ if TYPE_CHECKING:
 KINDS = ("turn", "session", "document", "memory", "owner")
 SHOWN = 20
 PAGE = 1_000
+CHANGED = {
+    "log_lines_changed": "log lines",
+    "manifests": "prompt records",
+    "parents": "follow-ups",
+    "personas": "personas",
+    "rewritten_questions": "rewritten questions",
+    "turns_scrubbed": "other turns",
+}
+"""Counts of what is not erased, but no longer refers to what is."""
 COPIES = ("backups", "earlier stores", "prepared copy of the store")
 
 
@@ -198,10 +207,10 @@ def _row(each: StoredOwner) -> tuple[str, str, str, str, str, str, str]:
 
 
 def _print_report(erased: Erased, *, delete_backups: bool) -> None:
-    word = "would be erased" if erased.dry_run else "erased"
+    would = "would be " if erased.dry_run else ""
     print_table(
-        [(f"{name.replace('_', ' ')} {word}", number) for name, number in erased.counts.items()]
-        or [("nothing", word)]
+        [(_label(name, would), number) for name, number in erased.counts.items()]
+        or [("nothing", f"{would}erased")]
     )
     if not any(erased.counts.values()):
         print(f"No such {erased.kind.value} is stored: check its name, unless it was erased before.")
@@ -217,6 +226,11 @@ def _print_report(erased: Erased, *, delete_backups: bool) -> None:
         _print_some(quoting)
     if erased.receipt_id:
         print(f"Receipt {erased.receipt_id}")
+
+
+def _label(name: str, would: str) -> str:
+    changed = CHANGED.get(name)
+    return f"{changed} {would}changed" if changed else f"{name.replace('_', ' ')} {would}erased"
 
 
 def _print_proof(proof: Proof) -> None:

@@ -151,6 +151,8 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
     if there is no session or no question.
     """
     payload = read_leniently(TurnPayload, {**stored, "turn_id": turn_id}, turn_id)
+    if isinstance(payload.prompt, list):
+        payload.prompt = None  # 0.1.0 stored the tokens of its parts, without their texts
     read = {name: _read(form, getattr(payload, name), turn_id) for name, form in _PARTS.items()}
     return Turn(
         **{name: value for name, value in payload if name in _PLAIN},

@@ -14,7 +14,7 @@ import structlog
 from core.conversation.recall import spread_of
 from core.errors import MemoryRefusedError
 from core.memory.gate import Neighbour, decide, is_same, plain_words, refused_always, statement_of
-from core.memory.record import Memory, MemoryDraft, MemoryType
+from core.memory.record import Memory, MemoryCopy, MemoryDraft, MemoryType
 from core.relevance.sparse import encode_query
 from services.memory.records import MemoryRecords
 from services.store.clock import Clock, utc_now_us
@@ -92,25 +92,31 @@ class MemoryWriter:
             await self._records.put(changed, vector)
             return changed
 
-    async def import_many(self, owner: str, drafts: Sequence[tuple[MemoryDraft, int | None]]) -> ImportCounts:
-        """Write many (draft, valid_until), compared by words and slot with stored ones and each other."""
+    async def import_many(self, owner: str, copies: Sequence[MemoryCopy]) -> ImportCounts:
+        """Write many memories, compared by words and slot with stored ones and each other."""
         async with self._exclusive(owner):
-            known = KnownMemories(await self._records.of_owner(owner))
+            stored = await self._records.of_owner(owner)
+            known, ids = KnownMemories(stored), {each.memory_id: each.memory_id for each in stored}
             refused: Counter[str] = Counter()
             fresh: dict[str, Memory] = {}
-            for draft, until_us in drafts:
-                content = " ".join(draft.content.split())
+            for copy in copies:
+                content = " ".join(copy.draft.content.split())
                 if refusal := refused_always(content):
                     self.refuse(refusal)
                     refused[refusal] += 1
                 elif not known.has(content):
-                    memory = _memory_of(owner, replace(draft, content=content), until_us, self._clock())
+                    memory = _memory_of(owner, copy, content, self._clock())
+                    ids |= {copy.memory_id: memory.memory_id} if copy.memory_id else {}
                     fresh |= {each.memory_id: each for each in known.add(memory)}
-            for batch in batches(list(fresh.values()), IMPORT_BATCH):
+            ids |= {memory_id: memory_id for memory_id in fresh}
+            linked = [
+                replace(each, superseded_by=ids.get(each.superseded_by or "")) for each in fresh.values()
+            ]
+            for batch in batches(linked, IMPORT_BATCH):
                 vectors = await self._embed([memory.content for memory in batch])
                 await self._records.put_many(list(zip(batch, vectors, strict=True)))
             new = len(known.added)
-            return ImportCounts(new, len(drafts) - new - refused.total(), dict(refused))
+            return ImportCounts(new, len(copies) - new - refused.total(), dict(refused))
 
     def check(self, content: str) -> None:
         """Raises MemoryRefusedError."""
@@ -217,16 +223,16 @@ class KnownMemories:
         return [older, newer]
 
 
-def _memory_of(owner: str, draft: MemoryDraft, until_us: int | None, now_us: int) -> Memory:
-    said_us = draft.said_us or now_us
+def _memory_of(owner: str, copy: MemoryCopy, content: str, now_us: int) -> Memory:
     return Memory(
         str(uuid.uuid4()),
         owner,
-        draft.content,
-        draft.type,
+        content,
+        copy.draft.type,
         created_us=now_us,
-        valid_from=said_us,
-        valid_until=until_us,
+        valid_from=copy.draft.said_us or now_us,
+        valid_until=copy.until_us,
+        superseded_by=copy.superseded_by or None,
     )
 
 

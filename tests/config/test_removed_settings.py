@@ -31,6 +31,18 @@ def test_a_removed_setting_in_the_file_is_refused_in_one_line_that_says_what_to_
     assert "\n" not in str(refused.value)
 
 
+def test_all_removed_settings_of_the_file_are_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: one for each start, to be corrected one after another."""
+    file = tmp_path / "wenmai.toml"
+    file.write_text("RRF_K = 60\nmax_recent_turns = 3\nshard_number = 1\n", encoding="utf-8")
+    monkeypatch.setenv("WENMAI_CONFIG", str(file))
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings()
+    assert str(refused.value) == f"{removal_message('rrf_k')} {removal_message('shard_number')}"
+
+
 def test_a_removed_setting_makes_the_start_exit_with_2(tmp_path: Path) -> None:
     file = tmp_path / "wenmai.toml"
     file.write_text("rrf_k = 10\n", encoding="utf-8")

@@ -167,7 +167,7 @@ for (const button of document.querySelectorAll(".example")) {
 }
 find("#language").addEventListener("click", toggleLanguage);
 subscribe("open-passage", (passage) => openPassage(passage));
-find("#open-import").addEventListener("click", () => showImport(() => sessions.refresh()));
+find("#open-import").addEventListener("click", () => showImport(() => sessions.refresh(), sessions.expireDays));
 find("#open-memory").addEventListener("click", () => openMemory());
 subscribe("open-memory", openMemory);
 subscribe("edit-last", () => chat.handlers.editLast());

@@ -74,9 +74,12 @@ class Retention:
         report = replace(run.so_far(), dry_run=True, refusal=refusal, total_after=total)
         return replace(report, bytes_before=size, bytes_after=size)
 
-    async def expire(self, days: int, reason: Reason, *, confirmed: bool = False) -> ExpiryReport:
-        """Delete what is older, reclaim the space, and write a receipt. The receipt exists from the first
-        deletion on, so that a killed run leaves one, too, which the next run completes.
+    async def expire(
+        self, days: int, reason: Reason, *, confirmed: bool = False, memory_days: int | None = None
+    ) -> ExpiryReport:
+        """Delete what is older, and memories neither learned nor used for `memory_days`; reclaim the space,
+        and write a receipt. The receipt exists from the first deletion on, so that a killed run leaves one,
+        too, which the next run completes.
 
         Raises ConflictError, deleting nothing, if the clock is not trusted (it was put forward since the last
         run, or core.operations.expiry.trusts_clock is false) and the run is not `confirmed`. Raises
@@ -95,9 +98,11 @@ class Retention:
             backup = await self._back_up() if matched and self._back_up else ""
             with _reserve(matched):
                 await run.delete(lambda points: note(run.so_far(), error=NOT_FINISHED, under_way=points))
+                aged = await self._forget_memories(memory_days)
                 after, details = await self._reclaim()
             total = await self._turns.count()
         report = replace(run.so_far(), total_after=total, bytes_before=size, bytes_after=after)
+        report = replace(report, memories_removed=report.memories_removed + aged)
         log.info("cleanup_finished", reason=reason, matched=report.matched, deleted=report.deleted)
         mark = self._mark()
         details |= {"backup": backup} if backup else {}
@@ -114,8 +119,8 @@ class Retention:
         """Delete images that a crash left before their turn was stored. Returns the number of turns."""
         return await self._traces.sweep_images(self._turns, min_age_s) if self._traces else 0
 
-    async def forget_memories(self, days: int | None) -> int:
-        """Delete memories neither learned nor used for `days`; None keeps them all. Returns how many."""
+    async def _forget_memories(self, days: int | None) -> int:
+        """None keeps them all. Returns how many were deleted."""
         if days is None or self._traces is None:
             return 0
         return await self._traces.expire_memories(self._clock() - days * DAY_US)

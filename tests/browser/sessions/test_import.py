@@ -63,8 +63,18 @@ async def test_an_export_of_our_own_can_be_imported(page: Page, stubbed: Stubbed
         await client.delete(session)
     await page.goto(stubbed.url)
     await page.click("#open-import")
+    warning = page.locator(".import-expiring")
+    old = json.loads(path.read_bytes())
+    old["turns"][0]["timestamp"] = "2020-01-01T00:00:00Z"
+    for held, count in ((True, 0), (False, 1)):
+        aged = tmp_path / f"{held}.json"
+        aged.write_text(json.dumps(old | {"hold": held}))
+        await page.set_input_files(CHOOSER, aged)
+        await expect(page.locator(NOTICE)).to_have_text("Wenmai：会导入 2 轮问答。")
+        await expect(warning).to_have_count(count)
+    await expect(warning).to_contain_text("其中 1 轮早于 30 天的期限")
     await page.set_input_files(CHOOSER, path)
-    await expect(page.locator(NOTICE)).to_have_text("Wenmai：会导入 2 轮问答。")
+    await expect(warning).to_have_count(0)
     await page.click("dialog.small-dialog .button.primary")
     await expect(page.locator(NOTICE)).to_have_text("已导入 2 轮问答。")
     await page.click("dialog.small-dialog .dialog-actions .button >> nth=0")

@@ -175,6 +175,15 @@ async def test_bad_parameters_are_refused_by_name_and_delete_nothing(
     assert await app.container.conversations.turns.count() == 1
 
 
+async def test_a_body_is_refused_where_parameters_are_in_the_address(app: App) -> None:
+    """Discriminates: a `days` that is ignored, so that another limit applies. An empty object is none."""
+    for path in ("cleanup", "backfill", "backups", "erase?kind=turn&name=x"):
+        refused = await app.client.post(f"/admin/{path}", json={"days": 30})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "unknown_field"), path
+        assert "address" in refused.json()["error"]["message"]
+    assert (await app.client.post("/admin/cleanup", json={})).status_code == 200
+
+
 async def test_receipts_are_for_administrators(tmp_path: Path) -> None:
     keys = {
         "api_keys": ("a-user-key-of-thirty-two-characters!",),

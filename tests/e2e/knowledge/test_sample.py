@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from api.admin.sample import SAMPLE_MARKER
-from core.knowledge import Upload
+from api.admin.sample import SAMPLE_FOLDER, SAMPLE_MARKER
+from core.knowledge import DocumentStatus, Upload
 from services.store.dialect import Filter
 from services.store.points import equals, matching
 from tests.e2e.knowledge.test_search import search
@@ -155,3 +155,31 @@ async def test_a_sample_removed_during_its_ingestion_does_not_come_back(tmp_path
         assert await app.container.knowledge.documents.sample_ids() == []
     async with open_app(settings) as app:
         assert await app.container.knowledge.documents.sample_ids() == []
+
+
+async def test_a_new_version_brings_its_guide_unless_the_sample_was_removed(tmp_path: Path) -> None:
+    """An earlier version left an empty marker. Discriminates: a guide that stays that of the first start,
+    with settings that no longer exist; a page that is gone; a removed sample that an upgrade brings back."""
+    settings = make_settings(tmp_path, knowledge={"load_sample": True})
+    marker = settings.store.data_dir / SAMPLE_MARKER
+    async with open_app(make_settings(tmp_path)) as app:
+        outdated = await add_sample(app)
+        upload = Upload("shared", "asking.md", OWN.encode(), "zh/asked-before.md", tags=())
+        dropped = (await app.container.knowledge.add(upload)).document.document_id
+    marker.touch()
+    shipped = (SAMPLE_FOLDER / "zh" / "operations.md").read_bytes()
+    async with open_app(settings) as app:
+        knowledge = app.container.knowledge
+        await until(lambda: not knowledge.jobs.sample_pending, limit_s=120)
+        now = await knowledge.get_document(outdated, ["shared"])
+        assert (now.size_bytes, now.status) == (len(shipped), DocumentStatus.READY)
+        assert dropped not in await knowledge.documents.sample_ids()
+    async with open_app(settings) as app:
+        assert not app.container.knowledge.jobs.sample_pending
+        assert (await app.client.delete("/documents/sample")).json()["left"] == 0
+    for content in (marker.read_bytes(), b""):
+        marker.write_bytes(content)
+        async with open_app(settings) as app:
+            jobs = app.container.knowledge.jobs
+            await until(lambda jobs=jobs: not jobs.sample_pending)  # type: ignore[misc]
+            assert await app.container.knowledge.documents.sample_ids() == []

@@ -161,6 +161,20 @@ async def test_an_import_counts_new_known_broken_and_refused_lines(tmp_path: Pat
         assert (twice.json()["imported"], twice.json()["known"]) == (0, len(copy["memories"]))
 
 
+async def test_an_imported_export_keeps_what_superseded_what(tmp_path: Path) -> None:
+    """Discriminates: a history that is lost by an import, and one that names ids of the exporting server."""
+    async with open_app(settings_of(tmp_path, "exported")) as app:
+        await write(app, "The user's desk is 302")
+        await write(app, "The user's desk is 303")
+        copy = (await app.client.get("/memories/export")).json()
+    for taken in copy["memories"], copy["memories"][:1]:
+        async with open_app(settings_of(tmp_path, f"imported_{len(taken)}")) as app:
+            assert (await app.client.post("/memories/import", json={"memories": taken})).status_code == 200
+            old, *new = (await app.client.get("/memories/export")).json()["memories"]
+            assert old["valid_until"] == copy["memories"][0]["valid_until"]
+            assert old["superseded_by"] == (new[0]["memory_id"] if new else None)
+
+
 @pytest.mark.parametrize("mode", ["references", "full"])
 async def test_a_deleted_memory_is_named_nowhere_and_its_proof_says_so(tmp_path: Path, mode: str) -> None:
     """Discriminates: its id in the record of a prompt, in the memory that it replaced, in a second answer."""
@@ -285,3 +299,5 @@ async def test_memories_expire_by_their_own_limit(tmp_path: Path) -> None:
         await app.container.store.set_payload("memories", {"created_us": 1_000_000_000_000_000}, points=[old])
         await app.container.conversations.cleanup_expired_conversations()
         assert await contents(app) == ["Bee hive number 2"]
+        (receipt,) = (await app.client.get("/admin/receipts")).json()["receipts"]
+        assert receipt["counts"]["memories"] == 1

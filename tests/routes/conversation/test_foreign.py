@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.servers.app import App, make_settings, open_app, serving
@@ -181,4 +182,25 @@ async def test_the_command_shows_the_plan_and_applies_it(tmp_path: Path) -> None
         applied = await asyncio.to_thread(command, "wenmai", *where, "--apply", "--json")
         assert json.loads(applied.stdout)["applied"] is True
         again = await asyncio.to_thread(command, "wenmai", *where)
-        assert "0 new turns" in again.stdout
+        assert "everything in it is already stored" in again.stdout
+
+
+@pytest.mark.slow("starts the command's process three times")
+async def test_the_command_says_that_an_own_export_is_already_stored(tmp_path: Path) -> None:
+    """Discriminates: a plan of nothing, whose --apply then fails with 409."""
+    import asyncio
+
+    file = tmp_path / "session.json"
+    async with serving(make_settings(tmp_path / "data")) as url:
+        async with httpx.AsyncClient(base_url=url) as client:
+            body = {"turns": [{"question": "Where?", "answer": "Upstairs."}]}
+            made = (await client.post("/sessions/import", json=body)).json()["session_id"]
+            export = await client.get(f"/sessions/{made}/export", params={"format": "json"})
+            file.write_text(export.text)
+            for words in ((), ("--apply",)):
+                shown = await asyncio.to_thread(command, "wenmai", "import", str(file), "--url", url, *words)
+                assert shown.returncode == 0, shown.stderr
+                assert "This conversation is already stored." in shown.stdout
+            await client.delete(f"/sessions/{made}")
+        again = await asyncio.to_thread(command, "wenmai", "import", str(file), "--url", url, "--apply")
+        assert "1 new turn imported" in again.stdout

@@ -258,6 +258,16 @@ async def test_a_turn_is_recalled_without_its_unreadable_other_fields(
     assert (read.turn_id, read.question, read.sources) == (uid(11), "garden", ())
 
 
+async def test_a_prompt_in_the_form_of_0_1_0_is_no_record_and_no_damage(services: Services) -> None:
+    """Discriminates: a warning for each earlier turn whenever a conversation is opened."""
+    await store(services, [turn(10, None, "parrot Otto")])
+    parts = [{"part": "system", "role": "system", "turn_id": None, "tokens": 153}]
+    await services.store.set_payload(TURNS, {"prompt": parts}, points=[uid(10)])
+    with structlog.testing.capture_logs() as logs:
+        read = await services.manager.turns.get(uid(10))
+    assert (read is not None and read.prompt is None, logs) == (True, [])
+
+
 async def test_an_empty_payload_does_no_harm(services: Services) -> None:
     await store(services, [turn(10, None, "parrot Otto"), turn(11, 10, "x"), turn(12, 11, "y")])
     await services.store.upsert(TURNS, [models.PointStruct(id=uid(50), vector={}, payload={})])

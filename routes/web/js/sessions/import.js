@@ -8,11 +8,12 @@ import { el, setText } from "../base/dom.js";
 import { causeOf, t } from "../base/i18n.js";
 
 const MAX_LISTED = 50;
+const DAY_MS = 86_400_000;
 const COUNTED = ["branches", "attachments", "orphans", "left_out"];
 
-/** `onDone()` is called after an import. */
-export function showImport(onDone) {
-  return new Import(onDone).show();
+/** `onDone()` is called after an import; `expireDays` is the server's limit, undefined if it is unknown. */
+export function showImport(onDone, expireDays) {
+  return new Import(onDone, expireDays).show();
 }
 
 const sum = (conversations, name) => conversations.reduce((total, each) => total + each[name], 0);
@@ -41,6 +42,13 @@ async function planOf({ title, turns }) {
   return { product: "Wenmai", conversations: [{ ...nothing, title, turns: turns.length, fresh: isHere ? 0 : turns.length, branches }] };
 }
 
+/** How many turns of our own export the next clean-up deletes: it goes by the times in the file. */
+function expiring({ turns, hold, expire_days: own }, expireDays) {
+  const days = own ?? expireDays;
+  const oldest = Date.now() - days * DAY_MS; // NaN without a limit: nothing is older
+  return { days, n: hold ? 0 : turns.filter((turn) => Date.parse(turn.timestamp) < oldest).length };
+}
+
 class Import {
   #own = null; // the conversation, if the file is one of our own exports
   #file = el("input", { type: "file", accept: ".json,.jsonl,.zip", label: "importFile", on: { change: () => this.#plan() } });
@@ -49,8 +57,9 @@ class Import {
   #apply = el("button", { class: "button primary", type: "button", i18n: "importApply", hidden: true, on: { click: () => this.#import() } });
   #step = 0;
 
-  constructor(onDone) {
+  constructor(onDone, expireDays) {
     this.onDone = onDone;
+    this.expireDays = expireDays;
   }
 
   show() {
@@ -74,7 +83,9 @@ class Import {
       if (isStale()) return;
       const fresh = sum(conversations, "fresh");
       setText(this.#notice, fresh ? "importPlan" : "importNothing", { product, n: fresh });
-      this.#shown.replaceChildren(this.#counts(conversations), this.#listed(conversations));
+      const old = fresh && this.#own ? expiring(this.#own, this.expireDays) : null;
+      const warning = old?.n && el("p", { class: "import-expiring", i18n: ["importExpiring", old] });
+      this.#shown.replaceChildren(this.#counts(conversations), this.#listed(conversations), ...(warning ? [warning] : []));
       this.#apply.hidden = !fresh;
     });
   }
