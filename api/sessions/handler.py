@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from api.admin.erasure import ErasureHandler
 from api.sessions.shown_prompt import ShownPrompt, show_prompt
-from api.sessions.transfer import Index, SessionCopy, SessionImporter, copy_session
+from api.sessions.transfer import READ_AT_ONCE, Index, SessionCopy, SessionImporter, copy_session
 from core.conversation.sessions import (
     PersonaDraft,
     PersonaRules,
@@ -31,7 +31,7 @@ from services.conversation.turns import TurnStore, feedback_payload
 from services.memory.records import MemoryRecords
 from services.store.clock import utc_now_us
 from services.store.dialect import Filter, UnknownPointError
-from services.store.points import in_session
+from services.store.points import batches, in_session
 
 CheckOrigin = Callable[[PersonaDraft, str], Awaitable[PersonaDraft]]
 CheckChoices = Callable[[Mapping[str, Any]], None]
@@ -156,6 +156,11 @@ class SessionsHandler:
 
     async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[Turn]:
         """Return the turns from the root to `leaf` (None: the newest turn), in order."""
+        read = await self.read_branch(session_id, owner, leaf)
+        return [turn async for turns in read for turn in turns]
+
+    async def read_branch(self, session_id: str, owner: str, leaf: str | None) -> AsyncIterator[list[Turn]]:
+        """Return an iterator over the turns of `branch`, a few at a time: there may be tens of thousands."""
         await self._sessions.get(session_id, owner)
         tree = await self._turns.tree(session_id, owner)
         if leaf is None:
@@ -163,10 +168,17 @@ class SessionsHandler:
             leaf = newest.turn_id if newest else None
         elif leaf not in tree.nodes:
             raise UnknownTurnError("leaf: no turn of this session has this id.")
-        path = [node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)]
-        turns = await self._turns.get_many(path)
-        parents = [None, *(turn.turn_id for turn in turns)]
-        return [replace(turn, parent_turn_id=parent) for turn, parent in zip(turns, parents, strict=False)]
+        return self._in_line([node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)])
+
+    async def _in_line(self, path: Sequence[str]) -> AsyncIterator[list[Turn]]:
+        """Yield these turns in batches, each following the one before it."""
+        parent: str | None = None
+        for part in batches(path, READ_AT_ONCE):
+            line: list[Turn] = []
+            for turn in await self._turns.get_many(part):
+                line.append(replace(turn, parent_turn_id=parent))
+                parent = turn.turn_id
+            yield line
 
     async def tree(self, session_id: str, owner: str) -> list[tuple[TurnNode, str]]:
         """Return every turn of the session in time order with its one-line question; children of an erased

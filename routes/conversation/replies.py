@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
+
+from fastapi.responses import StreamingResponse
 
 from api.sessions.shown_prompt import ShownPart, ShownPrompt
 from api.turn.running import RunningTurns
@@ -13,6 +16,7 @@ from core.conversation.turns import Summary, Turn, settled_calls
 from core.knowledge import KnowledgeFilter
 from routes.stream import citation_reply, warning_reply
 from routes.wire import sessions, turns
+from routes.wire.fields import Reply
 
 
 def session_reply(session: Session, **known: Any) -> sessions.Session:
@@ -49,6 +53,27 @@ def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:
         if (value := shaped[name] if name in shaped else getattr(turn, name)) or field.is_required()
     }
     return turns.Turn(**body)
+
+
+async def turns_streamed(batches: AsyncIterator[Sequence[Reply]]) -> StreamingResponse:
+    """Return a Branch or a Tree, written batch by batch: of a session with tens of thousands of turns the
+    whole is a hundred megabytes, and nobody else would be answered meanwhile. Raises as the first batch does.
+    """
+    first = await anext(batches, None) or ()
+
+    async def pieces() -> AsyncIterator[str]:
+        yield '{"turns":[' + _listed(first)
+        between = "," if first else ""
+        async for batch in batches:
+            yield between + _listed(batch)
+            between = ","
+        yield "]}"
+
+    return StreamingResponse(pieces(), media_type="application/json")
+
+
+def _listed(replies: Sequence[Reply]) -> str:
+    return ",".join([reply.model_dump_json(exclude_unset=True) for reply in replies])
 
 
 def _summary(summary: Summary) -> turns.Summary:

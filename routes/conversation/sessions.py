@@ -3,6 +3,8 @@ read, rate, erase, and see what was sent to the model."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated
 from uuid import UUID
@@ -13,7 +15,13 @@ from core.citing.citations import known_documents
 from core.conversation.sessions import CHOICES, KEEP, SessionChange
 from core.images import ENDINGS, MAX_IMAGES
 from core.operations.erasure import ErasedKind
-from routes.conversation.replies import prompt_reply, session_reply, turn_reply, whole_session
+from routes.conversation.replies import (
+    prompt_reply,
+    session_reply,
+    turn_reply,
+    turns_streamed,
+    whole_session,
+)
 from routes.dependencies import (
     ContainerDep,
     Owner,
@@ -44,6 +52,8 @@ IMAGE_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Disposition": "inline",
 }
+
+NODES_AT_ONCE = 500  # of a tree: some milliseconds
 
 router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
 
@@ -119,24 +129,36 @@ async def erase_session(
     )
 
 
-@router.get("/sessions/{session_id}/turns")
+@router.get("/sessions/{session_id}/turns", response_model=Branch)
 async def list_turns(
     session_id: UUID,
     container: ContainerDep,
     owner: Owner,
     leaf: Annotated[UUID | None, Query(description="The last turn of the branch.")] = None,
-) -> Branch:
+) -> Response:
     """The branch that ends in `leaf` (the newest turn when absent), starting at its root."""
-    turns = await container.sessions.branch(str(session_id), owner, str(leaf) if leaf else None)
-    documents = await known_documents(container.knowledge.documents.known, turns, readable(owner))
-    return Branch(turns=[turn_reply(turn, documents) for turn in turns])
+    branch = await container.sessions.read_branch(str(session_id), owner, str(leaf) if leaf else None)
+
+    async def replies() -> AsyncIterator[list[Turn]]:
+        async for turns in branch:
+            documents = await known_documents(container.knowledge.documents.known, turns, readable(owner))
+            yield [turn_reply(turn, documents) for turn in turns]
+
+    return await turns_streamed(replies())
 
 
-@router.get("/sessions/{session_id}/tree")
-async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> Tree:
+@router.get("/sessions/{session_id}/tree", response_model=Tree)
+async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> Response:
     """Every turn of the session with its parent and the beginning of its question, in time order."""
     nodes = await container.sessions.tree(str(session_id), owner)
-    return Tree(turns=[TreeNode(**asdict(node), question=question) for node, question in nodes])
+
+    async def replies() -> AsyncIterator[list[TreeNode]]:
+        for start in range(0, len(nodes), NODES_AT_ONCE):
+            part = nodes[start : start + NODES_AT_ONCE]
+            yield [TreeNode(**asdict(node), question=question) for node, question in part]
+            await asyncio.sleep(0)
+
+    return await turns_streamed(replies())
 
 
 @router.put("/sessions/{session_id}/persona", responses=errors(400, 413, 415))

@@ -63,18 +63,22 @@ def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
     """Indexes exist for fields that are ordered by or counted by value (the engine requires one there), and
     for fields that narrow a search.
 
-    No others: in the embedded engine each index costs some 6 MB of resident memory.
+    No others: each is written with every point. Without one, a condition reads the payload of every point it
+    is checked for, 40 µs each: a second and more of a long session, in which the embedded engine answers
+    nobody. Of an object (`rewritten_question`, `prompt`) the index only knows whether it is present.
     """
     turns: Indexes = {"owner": _TENANT, "session_id": _TENANT, "parent_turn_id": _KEYWORD,
-                      "status": _KEYWORD, "created_us": _ORDERED, "marks": _KEYWORD}  # fmt: skip
+                      "status": _KEYWORD, "created_us": _ORDERED, "marks": _KEYWORD,
+                      "summary_start": _KEYWORD, "rewritten_question": _KEYWORD,
+                      "prompt": _KEYWORD}  # fmt: skip
     chunks: Indexes = {"owner": _TENANT, "document_id": _KEYWORD, "tags": _KEYWORD, "ready": _BOOL,
                        "position": _ORDERED, "source": _KEYWORD, "day": _ORDERED,
                        "chinese": _BOOL}  # fmt: skip
     documents: Indexes = {"owner": _TENANT, "content_hash": _KEYWORD, "external_id": _KEYWORD,
                           "created_us": _ORDERED, "source": _KEYWORD, "tags": _KEYWORD}  # fmt: skip
-    sessions: Indexes = {"owner": _TENANT, "updated_us": _ORDERED}
+    sessions: Indexes = {"owner": _TENANT, "updated_us": _ORDERED, "title_turn_id": _KEYWORD}
     memories: Indexes = {"owner": _TENANT, "session_id": _KEYWORD, "created_us": _ORDERED,
-                         "type": _KEYWORD, "slot": _KEYWORD}  # fmt: skip
+                         "type": _KEYWORD, "slot": _KEYWORD, "turn_ids": _KEYWORD}  # fmt: skip
     operations: Indexes = {"began_us": _ORDERED}
     return (
         CollectionSpec(settings.conversation_collection, ("turn", "question"), turns),

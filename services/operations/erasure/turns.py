@@ -259,32 +259,39 @@ class OwnerEraser:
         return bool(await self._reader.existing(self._names.operations_collection, ids))
 
     async def erase(self, traced: Traced) -> Counter[str]:
-        """Erase all that is the owner's. Raises StoreUnavailableError; a repeat then finishes the erasure."""
-        done: Counter[str] = Counter()
-        await self._halt_all(traced.owner)
+        """Erase all that is the owner's. Raises StoreUnavailableError; a repeat then finishes the erasure.
+
+        Conversations go first: every document is looked for in those that are left, one document at a time.
+        """
+        done = await self._erase_conversations(traced)
         for document_id in traced.document_ids:
             known = await self._documents.trace(document_id)
             await self._documents.withdraw(document_id)
             texts = await self._documents.texts(known) if known.shared else Quotes()
             done += (await self._documents.erase(known, texts, everywhere=False)).counts
         await self._documents.forget_uploads(traced.owner)
-        await self._halt_all(traced.owner)
         name = self._names.memory_collection
         done["memories"] += await self._delete(name, equals("owner", traced.owner))
         if self._qa_log is not None:
             done["log_lines"] += await self._qa_log.erase_owner(traced.owner)
         await delete_undo_files(self._names.data_dir)
+        done += await self._erase_conversations(traced)  # those begun meanwhile
+        done["chunks"] += await self._delete(self._names.knowledge_collection, equals("owner", traced.owner))
+        await self._delete(self._names.document_collection, equals("owner", traced.owner))
+        await self._store.delete(self._names.operations_collection, by_ids([choices_id(traced.owner)]))
+        self._turns.forget_trees()
+        return done
+
+    async def _erase_conversations(self, traced: Traced) -> Counter[str]:
+        """Erase the owner's turns and sessions; running ones are halted."""
+        await self._halt_all(traced.owner)
         failpoint("erase.traces")
-        done["images"] += await self._traces.erase_images(traced.turn_ids)
+        done = Counter(images=await self._traces.erase_images(traced.turn_ids))
         done["turns"] += await self._delete_turns(traced)
         failpoint("erase.points")
         sessions = self._names.session_collection
         for field in ("owner", "writer"):
             done["sessions"] += await self._delete(sessions, equals(field, traced.owner))
-        done["chunks"] += await self._delete(self._names.knowledge_collection, equals("owner", traced.owner))
-        await self._delete(self._names.document_collection, equals("owner", traced.owner))
-        await self._store.delete(self._names.operations_collection, by_ids([choices_id(traced.owner)]))
-        self._turns.forget_trees()
         return done
 
     async def _delete_turns(self, traced: Traced) -> int:

@@ -1,0 +1,69 @@
+"""A session of many turns is sent piece by piece, and is the same as a short one in everything else."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+
+from core.conversation.turns import Turn, TurnStatus
+from services.conversation.turns import TurnVectors
+from tests.support.servers.app import App
+
+TURNS = 1_100
+PIECES = 3
+
+
+def uid(number: int) -> str:
+    return str(uuid.UUID(int=number))
+
+
+class Pieces:
+    """An application that passes everything on and counts the pieces of its answers' bodies."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.number = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def counted(message: Any) -> None:
+            self.number += bool(message.get("body"))
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+
+async def long_session(app: App) -> str:
+    """Store a session whose turns follow one another; returns its id."""
+    session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
+    turns = [
+        Turn(
+            uid(number), session_id, "local", f"question {number}", number, TurnStatus.COMPLETED,
+            parent_turn_id=uid(number - 1) if number > 1 else None, answer=f"answer {number}", seq=number - 1,
+        )
+        for number in range(1, TURNS + 1)
+    ]  # fmt: skip
+    await app.container.conversations.turns.put_many([(turn, TurnVectors()) for turn in turns])
+    return str(session_id)
+
+
+@pytest.mark.parametrize("form", ["turns", "tree"])
+async def test_a_long_session_is_sent_in_pieces(app: App, form: str) -> None:
+    """Discriminates: one body, which at 20,000 turns is a hundred megabytes and holds everybody up."""
+    session_id = await long_session(app)
+    pieces = Pieces(app.client._transport.app)  # type: ignore[attr-defined]
+    transport = httpx.ASGITransport(pieces)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        turns = (await client.get(f"/sessions/{session_id}/{form}")).json()["turns"]
+    assert [turn["turn_id"] for turn in turns] == [uid(number) for number in range(1, TURNS + 1)]
+    assert [turn["parent_turn_id"] for turn in turns] == [None, *[uid(number) for number in range(1, TURNS)]]
+    assert pieces.number >= PIECES
+
+
+@pytest.mark.parametrize("form", ["turns", "tree"])
+async def test_an_empty_session_has_no_turns(app: App, form: str) -> None:
+    session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
+    response = await app.client.get(f"/sessions/{session_id}/{form}")
+    assert (response.headers["content-type"], response.json()) == ("application/json", {"turns": []})
