@@ -263,6 +263,7 @@ BAR = "> | Role | Name |\n> | --- | --- |\n> | Box office | Nadia Sheikh |\n> | 
         ("他电话多少", ["王师傅几点下班"], "> 王师傅 17:00 下班，老蔡 18:00。", ["王师傅几点下班"]),
         ("它多重", ["泵谁修"], "> 由老蔡负责。", ["泵谁修"]),
         ("what's her phone number?", ["who runs the bar"], BAR, ["Anil Mehta"]),
+        ("what's his number?", ["who runs it"], "> Role: Bar; Name: Anil Mehta; Fax: 2 [1]", ["Anil Mehta"]),
         ("what's its phone number?", ["who runs the bar"], BAR, ["who runs the bar"]),
     ],
 )
