@@ -220,20 +220,23 @@ def carried(question: str, last: str, answer: str) -> str:
     return " ".join(new) if wording("it").search(question) and len(new) <= most else ""
 
 
-_CLAUSE = re.compile(r"[^，,。；;！!？?\n]+[，,。；;！!？?\n]?")
-_ENDS = frozenset("。；;！!？?\n")
+_CLAUSE = re.compile(r"(?:[^，,。；;！!？?\n.]|\.(?! ))+[，,。；;！!？?\n.]?")
+_ENDS = frozenset("。；;！!？?\n.")
 
 
 def people_in(text: str) -> list[str]:
-    """Return the Chinese names of people, in order: 李敏, 老蔡, 王师傅. None begins with a word of the
-    dictionary, unless that has it as a name."""
+    """Return the names of people: 李敏, 老蔡, 王师傅, then Anil Mehta. No Chinese one begins with a word of
+    the dictionary, unless that has it as a name."""
     names = [match["called"] or match["name"] for match in wording("named_zh").finditer(text)]
+    names += [match["english"] for match in wording("named_en").finditer(text)]
     return [name for name in dict.fromkeys(names) if len(name) > 1 and _may_be_name(name)]
 
 
 def _may_be_name(name: str) -> bool:
     import rjieba
 
+    if name.isascii():
+        return True
     word, tag = rjieba.tag(name, False)[0]
     return len(word) == 1 or tag[:2] in ("nr", "ns", "nz") or name[0] == "老"
 

@@ -30,6 +30,7 @@ from core.relevance.features import (
     Matrix,
     asks_only_of,
     code_alone,
+    own_terms,
 )
 from core.relevance.names import (
     beside_people,
@@ -317,19 +318,25 @@ def _with_leader(features: Features, chances: Matrix) -> Matrix:
 
 def _without_attribute(features: Features, chances: Matrix) -> Matrix:
     """Make none sure if the best lacks the requested attribute (the salary of an engineer), whatever else it
-    says about its owner; a text in another language cannot be checked."""
+    says about its owner, or none has what narrows the thing whose price is asked (a gold crown); a text in
+    another language cannot be checked."""
     query, at = features.query, int(chances.argmax())
-    attribute = None if query.meant or features.alone[at] else wording("attribute").search(query.question)
-    terms = question_terms(attribute["en"] or attribute["zh"]) if attribute else []
-    has = not terms or any(presence(terms, features.candidates[at].chunk.indexed_text))
-    return _without_others(features, chances if has else _unsure(chances))
+    if query.meant or features.alone[at]:
+        return _without_others(features, chances)
+    attribute, priced = (wording(name).search(query.question) for name in ("attribute", "priced"))
+    texts = [candidate.chunk.indexed_text for candidate in features.candidates]
+    terms = question_terms(attribute["zh"] or attribute["en"].split()[-1]) if attribute else ()
+    lacks = bool(terms) and not any(presence(terms, texts[at]))
+    if priced and not lacks and chances[at] >= SURE:
+        lacks = bool(set.intersection(*(set(own_terms((), priced["by"], text)) for text in texts)))
+    return _without_others(features, _unsure(chances) if lacks else chances)
 
 
 def _without_others(features: Features, chances: Matrix) -> Matrix:
     """Lower those that are sure but about others than those asked about: they are at most the closest."""
     sure = np.flatnonzero(chances >= SURE).tolist()
-    texts = {at: features.candidates[at].chunk for at in sure}
-    others = [at for at, chunk in texts.items() if is_for_others(features.query.question, chunk.indexed_text)]
+    query, chunks = features.query, {at: features.candidates[at].chunk for at in sure}
+    others = [at for at, chunk in chunks.items() if is_for_others(query.question, chunk, query.asked)]
     lowered = chances.copy()
     lowered[others] = _unsure(chances)[others]
     return lowered

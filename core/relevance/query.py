@@ -15,8 +15,9 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from core.knowledge import Chunk
 from core.relevance.amounts import AMOUNT, in_arabic
-from core.relevance.sparse import SparseTerms, is_cjk, presence, question_terms
+from core.relevance.sparse import MIN_WORD_WEIGHT, SparseTerms, is_cjk, presence, question_terms
 from core.relevance.tokens import QuestionTokens
 from core.text import fold_width, is_mostly_chinese, language_in, standard
 
@@ -41,6 +42,8 @@ SHARE_BESIDE_LAST = 0.9
 SHARE_BESIDE_ALL = 0.4
 FEW_WORDS = 1.5  # of its own meaning: with no more, a question cannot be searched alone
 MAY_LEAN_WORDS = 2.4  # for a follow-up: "how far apart?" says little, but does not refer back
+MAX_TEXT_CHARS = 8_000  # of a passage, in which a question's subject is looked for
+MAX_FOLLOWING = 6  # sentences after a question or a colon
 MANY_WORDS = 5.0  # so many make a topic, whatever word refers back
 
 
@@ -309,20 +312,22 @@ def explanation_of(question: str) -> re.Pattern[str] | None:
     return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_EXPLAINS}", re.I | re.M)
 
 
-def is_for_others(question: str, text: str) -> bool:
-    """Whether the text, though near the question, is about others than those it asks about: it has prices per
-    night but none per month, names no children, or has no telephone number in the row that is asked about."""
+def is_for_others(question: str, chunk: Chunk, today: str = "") -> bool:
+    """Whether a passage, though near the question, is about others than those it asks about (no children are
+    named), or lacks what is asked for where it is about the subject: a person, a date to come, a price for
+    that period. In another language its words cannot be compared."""
     if len(question) > MAX_FORM_CHARS:
         return False
+    text = chunk.indexed_text
     asked = {str(each.lastgroup) for each in wording("asks_of").finditer(question)}
     if not asked <= _FORMS and wording("of_everyone").search(text):
         asked &= _FORMS
     rows = _nearest_rows(question, text) if asked & _FORMS else text
     is_missing = any(not wording(f"of_{each}").search(rows) for each in asked)
-    return is_missing or _has_other_period(question, text)
+    return is_missing or _has_other_period(question, text) or _lacks_kind(question, chunk, today)
 
 
-_FORMS = {"phone", "email", "age"}
+_FORMS = {"phone", "email", "age", "salary"}
 
 
 def _nearest_rows(question: str, text: str) -> str:
@@ -338,3 +343,106 @@ def _has_other_period(question: str, text: str) -> bool:
     if len(periods) != 1 or not wording("asks_price").search(question) or not wording("amount").search(text):
         return False
     return periods.isdisjoint(each.lastgroup for each in wording("period").finditer(text))
+
+
+# What a passage says of the question's subject, and whether that is of the kind asked for.
+
+_SENTENCE = re.compile(r"(?:[^。！？!?；;.]|\.(?=\S))+[。！？!?；;.]?")
+_TIMES = {"minute", "hour", "day", "week", "month", "year"}
+
+
+def _lacks_kind(question: str, chunk: Chunk, today: str) -> bool:
+    kinds = {str(each.lastgroup): each for each in wording("asks_kind").finditer(question)}
+    if not kinds or is_mostly_chinese(question) != is_mostly_chinese(chunk.indexed_text):
+        return False
+    about, others = _about(question, chunk)
+    return bool(about) and any(not _has_kind(kinds[kind], about, others, chunk, today) for kind in kinds)
+
+
+def _has_kind(
+    asks: re.Match[str], about: Sequence[str], others: Sequence[str], chunk: Chunk, today: str
+) -> bool:
+    kind, text = str(asks.lastgroup), "\n".join(about)
+    if measure := asks["measure"]:
+        return re.search(rf"[\d零一二两三四五六七八九十百千万][余多几]?\s?{measure}", chunk.text) is not None
+    if kind == "count":
+        text = wording("no_count").sub(" ", text)
+    if kind == "next":
+        return any(_is_to_come(each, today) for each in wording("of_next").finditer(text))
+    if kind == "who" and _names_somebody(text):
+        return True
+    if kind == "price":
+        prices = _with_price(about)
+        prices = [each for each in prices if "|" in each] or prices or _with_price(others)
+        return not all(_is_for_other_time(asks.string, f"{chunk.above}\n{each}") for each in prices)
+    return wording(f"of_{kind}").search(text) is not None
+
+
+def _with_price(texts: Sequence[str]) -> list[str]:
+    shows = (wording("amount").search, wording("of_price").search)
+    return [each for each in texts if any(has(each) for has in shows)]
+
+
+def _is_to_come(date: re.Match[str], today: str) -> bool:
+    named = date["date"] or date["in"] or (date["year"] and f"{date['year']}-{int(date['month']):02}")
+    return not named or named >= today[: len(named)]
+
+
+def _is_for_other_time(question: str, text: str) -> bool:
+    """Whether the price in the text is for an hour where one for a week is asked for."""
+    asked = {each.lastgroup for each in wording("asks_period").finditer(question)} & _TIMES
+    names = wording("period" if "|" in text else "asks_period")  # a column is just called Week
+    others = {each.lastgroup for each in names.finditer(text)} & _TIMES
+    return len(asked) == 1 and bool(others) and asked.isdisjoint(others)
+
+
+def _names_somebody(text: str) -> bool:
+    import rjieba
+
+    if wording("named_zh").search(text):
+        return True
+    return any(tag[:2] in ("nr", "nt") for _, tag in rjieba.tag(text[:MAX_FORM_CHARS], True))
+
+
+def _about(question: str, chunk: Chunk) -> tuple[list[str], list[str]]:
+    """Return what a passage says of the question's subject: the sentences and rows with most of its words,
+    and the others with some of them; rows with the names of their columns, sentences with the next one of the
+    paragraph (all of them after a question or a colon). Everything if only the heading has such words."""
+    subject = wording("beside_kind").sub(" ", wording("asks_period").sub(" ", question))
+    terms = [term for term in question_terms(subject) if term.weight >= MIN_WORD_WEIGHT]
+    above = presence(terms, chunk.above)
+    rest = [term for term, has in zip(terms, above, strict=True) if not has]
+    units = _units(chunk.text[:MAX_TEXT_CHARS])
+    has = (zip(rest, presence(rest, " ".join(unit)), strict=True) for unit in units)
+    held = [sum(term.weight for term, is_in in each if is_in) for each in has]
+    most = max(held, default=0.0)
+    if most <= 0:
+        return ([f"{unit} {columns}" for unit, columns in units] if any(above) else []), []
+    nearest = [_with_next(units, at) for at, each in enumerate(held) if each == most]
+    return nearest, [_with_next(units, at) for at, each in enumerate(held) if 0 < each < most]
+
+
+def _units(text: str) -> list[tuple[str, str]]:
+    """Return the sentences and table rows of a text, each with its table's first row; "" between
+    paragraphs."""
+    units, columns = list[tuple[str, str]](), ""
+    for line in text.split("\n"):
+        if line and not line.strip("|-: "):
+            continue  # below the names of the columns
+        if line.lstrip()[:1] != "|":
+            columns = ""
+            units += [(each.strip(), "") for each in _SENTENCE.findall(line)] or [("", "")]
+        elif columns:
+            units.append((line, columns))
+        else:
+            columns = line
+    return units
+
+
+def _with_next(units: Sequence[tuple[str, str]], at: int) -> str:
+    unit, columns = units[at]
+    asks = unit[-1:] in ("?", "？", ":", "：")
+    following = [each for each, _ in units[at + 1 :]]
+    paragraph = following[: following.index("")] if "" in following else following
+    shown = following[:MAX_FOLLOWING] if asks else paragraph[:1]
+    return " ".join((unit, columns, *shown))

@@ -247,6 +247,7 @@ def test_a_long_text_takes_little_time() -> None:
 DOCTORS = (
     "> 姓名：林彤\n> 职务：猫科\n> 电话：8201\n>\n> 姓名：何志强\n> 职务：外科，负责骨科\n> 电话：8203 [1]"
 )
+BAR = "> | Role | Name |\n> | --- | --- |\n> | Box office | Nadia Sheikh |\n> | Bar | Anil Mehta | [1]"
 
 
 @pytest.mark.parametrize(
@@ -261,6 +262,9 @@ DOCTORS = (
         ("多少钱", ["换房谁批"], "> 由李敏审批。", ["换房谁批"]),
         ("他电话多少", ["王师傅几点下班"], "> 王师傅 17:00 下班，老蔡 18:00。", ["王师傅几点下班"]),
         ("它多重", ["泵谁修"], "> 由老蔡负责。", ["泵谁修"]),
+        ("what's her phone number?", ["who runs the bar"], BAR, ["Anil Mehta"]),
+        ("what's his number?", ["who runs it"], "> Role: Bar; Name: Anil Mehta; Fax: 2 [1]", ["Anil Mehta"]),
+        ("what's its phone number?", ["who runs the bar"], BAR, ["who runs the bar"]),
     ],
 )
 def test_a_follow_up_about_a_person_searches_for_whom_the_answer_names(
@@ -274,3 +278,8 @@ def test_chinese_names_are_those_beside_what_announces_a_person() -> None:
     text = "安全员贺阳，前台小周，找仓库杨姐。欧阳娜娜老师：联系人：玛丽，由韦小婷和王师傅处理"
     assert people_in(text) == ["贺阳", "小周", "杨姐", "欧阳娜娜", "玛丽", "韦小婷", "王师傅"]
     assert people_in("周一、周三，高温时，由财务部门负责，单价：金属、金额。周末找值班经理") == []
+
+
+def test_english_names_are_two_capitalised_words_where_a_name_stands() -> None:
+    assert people_in("The bar is led by Anil Mehta, ask Dr Helga Brandt.") == ["Anil Mehta", "Helga Brandt"]
+    assert people_in("Who directs Glass Cousins? The Main Stage, the Box office.") == []

@@ -168,7 +168,7 @@ def test_a_leading_passage_with_the_questions_words_in_one_place_is_sure(
         ("what's the field engineer's mobile?", True),
         ("What is the field engineer's phone number?", True),
         ("What is the cost of the field engineer?", True),
-        ("field engineer 的工资是哪个", True),
+        ("field engineer 的车牌是哪个", True),
     ],
 )
 def test_a_passage_without_the_requested_attribute_of_a_person_is_not_sure(
@@ -254,6 +254,61 @@ def test_a_passage_about_other_periods_people_or_forms_than_the_questions_is_not
     about, the number of another row."""
     certain = replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0))
     (judged,) = judge(ask(question), [candidate(text, 1)], certain)
+    assert (judged.probability >= SURE) is is_sure
+    assert judged.probability > MIN_NAMED  # never refused for it
+
+
+STAFF_TABLE = "| Role | Name | Fee |\n| --- | --- | --- |\n| Coach | Ida Wells | £20 per hour |"
+PIANO = "The piano may be used free of charge. Tuning the piano is £70 and takes two hours."
+DRILLS = "Fire drills are held twice a year."
+MEETING = "Minutes of the meeting of members, 9 November 2025."
+TICKETS = "Come in the evening if you have a ticket for it.\n\n| Kind | € |\n| --- | --- |\n| Family | 29 |"
+CARTS = "独轮车共 6 辆，先到先用。\n\n公共厨房每小时 30 元。"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "is_sure"),
+    [
+        ("who tunes the piano", PIANO, False),
+        ("who tunes the piano", f"{PIANO} It is done by Ida Wells.", True),
+        ("who tunes the piano", f"{PIANO} Order it from the caretaker.", True),
+        ("May people who play well use the piano?", PIANO, True),
+        ("Who can use the piano?", PIANO, True),
+        ("堆肥讲座是谁讲的", "堆肥讲座每季度一次，免费。", False),
+        ("堆肥讲座是谁讲的", "堆肥讲座每季度一次，由鲁师傅主讲。", True),
+        ("when is the next fire drill", DRILLS, False),
+        ("when is the next fire drill", f"{DRILLS} The next one is on 3 May.", True),
+        ("When is the next meeting of members?", MEETING, False),
+        ("When is the next meeting of members?", MEETING.replace("2025", "2027"), True),
+        ("When was the meeting of members?", MEETING, True),
+        ("When is there a fire drill?", "Fire drills: leave by the side door.", False),
+        ("how many fire drills are there", "Fire drills take 20 minutes and cost £30.", False),
+        ("how many fire drills are there", "There are three fire drills.", True),
+        ("how many fire drills are there", "There are at most eighteen fire drills.", True),
+        ("How many days do fire drills take?", "Fire drills take a day.", True),
+        ("露营地能搭多少顶帐篷", "露营：帐篷每顶每晚 80 元。", False),
+        ("露营地能搭多少顶帐篷", "露营：可搭 20 顶帐篷，每顶每晚 80 元。", True),
+        ("独轮车多少钱一辆", CARTS, False),
+        ("公共厨房多少钱", CARTS, True),
+        ("how much is a family ticket for the evening", TICKETS, True),
+        ("how much does the piano cost per week", f"{PIANO} The yard is £5 per week.", True),
+        ("How much does the coach cost per week?", f"{STAFF_TABLE}\n\nBook a week ahead.", False),
+        ("How much does the coach cost per hour?", f"{STAFF_TABLE}\n\nBook a week ahead.", True),
+        ("how much is a gold crown", "| Crown | £480 |\n| --- | --- |\n| Steel crown | £120 |", False),
+        ("how much is a steel crown", "| Crown | £480 |\n| --- | --- |\n| Steel crown | £120 |", True),
+        ("教练工资多少", "教练：课时费每小时 80 元。", False),
+        ("教练工资多少", "教练工资每月 8000 元。", True),
+        ("Who is the stage manager for Hamlet?", "Hamlet, main stage, director Ida Wells.", False),
+        ("Who is the director of Hamlet?", "Hamlet, main stage, director Ida Wells.", True),
+    ],
+)
+def test_a_passage_without_the_kind_of_thing_asked_for_beside_its_subject_is_not_sure(
+    question: str, text: str, is_sure: bool
+) -> None:
+    """Discriminates: the fee of a piano tuner for his name, the last meeting for the next, a price for a
+    number; the hourly price of one row with a week in another sentence; who as a relative pronoun."""
+    query = replace(ask(question), asked="2026-11-30")
+    (judged,) = judge(query, [candidate(text, 1)], replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0)))
     assert (judged.probability >= SURE) is is_sure
     assert judged.probability > MIN_NAMED  # never refused for it
 
