@@ -199,12 +199,21 @@ async def _read_body(model: type[M], request: Request) -> M:
     return read_model(model, body)
 
 
+MAX_NAMED = 8
+
+
 async def refuse_body(request: Request) -> None:
     """For routes that take everything from the address: `days` in an ignored body would have no effect."""
-    if (await request.body()).strip() not in (b"", b"{}"):
+    body = (await request.body()).strip()
+    if body not in (b"", b"{}"):
+        try:
+            fields = list(json.loads(body))
+        except (ValueError, TypeError):  # neither an object nor a list
+            fields = ["name"]
+        address = "&".join(f"{field}=…" for field in fields[:MAX_NAMED])
         raise RefusedFieldError(
             EdgeCode.UNKNOWN_FIELD,
-            "body: this route takes no body: put its parameters into the address (?name=value).",
+            f"body: this route takes its parameters from the address (?{address}), and no body.",
         )
 
 

@@ -119,9 +119,15 @@ async def test_a_form_is_refused_where_the_body_is_the_file(local: App) -> None:
 
 async def test_a_missing_parameter_is_named_as_one(local: App) -> None:
     """Discriminates: `missing: kind` to a client that sent it in the body."""
-    response = await local.client.post("/admin/erase", json={"kind": "owner", "id": "local"})
-    message = response.json()["error"]["message"]
-    assert (response.status_code, message) == (422, "missing: kind, a parameter in the address (?kind=…)")
+    for body, message in (
+        ({}, "missing: kind, a parameter in the address (?kind=…)"),
+        (
+            {"kind": "owner", "id": "local"},
+            "body: this route takes its parameters from the address (?kind=…&id=…), and no body.",
+        ),
+    ):
+        response = await local.client.post("/admin/erase", json=body)
+        assert (response.status_code, response.json()["error"]["message"]) == (422, message)
 
 
 async def test_every_body_names_its_refused_content(local: App) -> None:
