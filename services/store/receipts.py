@@ -10,14 +10,27 @@ from pydantic import TypeAdapter
 
 from core.operations.reports import Receipt, ReceiptKind
 from services.store.dialect import AnyPointId, Condition, Filter, Point, VectorStore
-from services.store.points import equals, in_range, is_empty, newest_first, read_or_none, scroll_all
+from services.store.points import (
+    by_ids,
+    equals,
+    in_range,
+    is_empty,
+    newest_first,
+    read_or_none,
+    scroll_all,
+)
 
 RECORD = "receipt"
+REWRITE = "rewrite_due"
+_IDS = uuid.UUID("0c4f1c1e-8d0b-4f5e-9a43-7a1f6d2b9c55")
 _RECEIPT = TypeAdapter(Receipt)
 
 
 class ReceiptStore:
-    """The operations collection also holds other records; receipts have `record` = "receipt"."""
+    """The operations collection also holds other records; receipts have `record` = "receipt".
+
+    One kind is a note that a collection's files still hold what was deleted, and must be rewritten.
+    """
 
     def __init__(self, store: VectorStore, collection: str) -> None:
         self._store = store
@@ -62,3 +75,24 @@ class ReceiptStore:
         )
         receipts = [read_or_none(_RECEIPT, each.payload or {}, "receipt_unreadable") for each in records]
         return [receipt for receipt in receipts if receipt is not None]
+
+    async def note_rewrites(self, collections: Sequence[str]) -> None:
+        """Note that these must be rewritten. Raises StoreUnavailableError."""
+        points = [
+            Point(id=_rewrite_id(name), vector={}, payload={"record": REWRITE, "collection": name})
+            for name in collections
+        ]
+        await self._store.upsert(self._collection, points)
+
+    async def drop_rewrite(self, collection: str) -> None:
+        await self._store.delete(self._collection, by_ids([_rewrite_id(collection)]))
+
+    async def rewrites(self) -> list[str]:
+        """The collections noted. Raises StoreUnavailableError."""
+        where = Filter(must=[equals("record", REWRITE)])
+        records = scroll_all(self._store, self._collection, where)
+        return sorted([str((each.payload or {})["collection"]) async for each in records])
+
+
+def _rewrite_id(collection: str) -> str:
+    return str(uuid.uuid5(_IDS, collection))

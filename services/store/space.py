@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -37,7 +38,8 @@ class StoreSpace:
     """The store's space on disk. A Qdrant server manages its own, so nothing is done there.
 
     A collection is compacted when a sample of its points suggests that at least a tenth of its size, and
-    1 MB, would come back, on top of what the last compaction was expected to reclaim and did not.
+    1 MB, would come back, on top of what the last compaction was expected to reclaim and did not. What is to
+    be compacted is noted in the store until it is done, so that a stop or a crash only postpones it.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class StoreSpace:
         self._receipts = receipts
         self._clock = clock
         self._left_over: dict[str, int] = {}
+        self._noted: Counter[str] = Counter()
 
     async def size_bytes(self) -> int | None:
         return await self._store.size_bytes() if isinstance(self._store, StoreUpkeep) else None
@@ -77,6 +80,17 @@ class StoreSpace:
         existing = [name for name in collections if await self._store.collection_exists(name)]
         return await self._compact(self._store, existing, "request") if existing else None
 
+    async def note(self, collections: Collection[str]) -> None:
+        """Note in the store that these must be rewritten. Raises StoreUnavailableError."""
+        if collections and isinstance(self._store, StoreUpkeep):
+            self._noted.update(collections)
+            with deleting():  # even on a full disk
+                await self._receipts.note_rewrites(sorted(collections))
+
+    async def noted(self) -> list[str]:
+        """Return what must still be rewritten, also after a restart. Raises StoreUnavailableError."""
+        return await self._receipts.rewrites() if isinstance(self._store, StoreUpkeep) else []
+
     def _is_worth_it(self, collection: str, sizes: Reclaimed) -> bool:
         excess = sizes.bytes_before - sizes.bytes_after - self._left_over.get(collection, 0)
         return excess >= max(_MIN_BYTES, _MIN_SHARE * sizes.bytes_before)
@@ -85,6 +99,7 @@ class StoreSpace:
         self, store: StoreUpkeep, collections: Sequence[str], reason: str = "schedule"
     ) -> Reclaimed:
         began_us, before = self._clock(), await store.size_bytes()
+        await self.note(collections)
         done = 0
         failure: WenmaiError | None = None
         for name in collections:
@@ -101,7 +116,10 @@ class StoreSpace:
         return reclaimed
 
     async def _compact_one(self, store: StoreUpkeep, collection: str) -> None:
+        noted = self._noted[collection]
         reclaimed = await store.compact(collection)
+        if self._noted[collection] == noted:  # else more was deleted, and the copy may hold it
+            await self._receipts.drop_rewrite(collection)
         sizes = await store.sizes(collection)
         self._left_over[collection] = max(0, sizes.bytes_before - sizes.bytes_after)
         log.info(

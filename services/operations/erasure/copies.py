@@ -138,16 +138,23 @@ log = structlog.get_logger()
 PLACE = "store files"
 QUIET_S = 5.0
 MAX_WAIT_S = 30.0  # even if erasure follows erasure
+STOP_S = 2.0  # a stop waits this long; a large store takes minutes, and the stop would end in a kill
 _LATER = "What was erased lies in them as free space; they are rewritten within a minute."
 _FAILED = "They could not be rewritten ({reason}): what was erased lies in them as free space until they are."
+_STOPPING = "the server is stopping, and rewrites them after its next start"
 
 
 class Rewriting(Protocol):
-    async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
-        """Rewrite these collections' files; None with a Qdrant server, which does so automatically.
+    """Every method raises StoreUnavailableError, including DiskFullError."""
 
-        Raises StoreUnavailableError, including DiskFullError.
-        """
+    async def note(self, collections: Collection[str]) -> None:
+        """Note in the store that these must be rewritten, until that is done."""
+        ...
+
+    async def noted(self) -> list[str]: ...
+
+    async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
+        """Rewrite these collections' files; None with a Qdrant server, which does so automatically."""
         ...
 
 
@@ -171,6 +178,18 @@ class StoreFiles:
         self._hurry = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._stop_at: float | None = None
+        self._limit: asyncio.Timeout | None = None
+
+    async def note(self, collections: Collection[str]) -> None:
+        """Note it in the store, before an erasure counts as made. Raises StoreUnavailableError."""
+        if self._space is not None:
+            await self._space.note(collections)
+
+    async def resume(self) -> None:
+        """Rewrite later what an earlier run left to rewrite. Raises StoreUnavailableError."""
+        if self._space is not None:
+            self.rewrite_later(await self._space.noted())
 
     async def rewrite(self, collections: Collection[str]) -> FileSearch:
         """Rewrite now. Never raises StoreUnavailableError: a failure is part of the result."""
@@ -196,10 +215,16 @@ class StoreFiles:
         return FileSearch((Searched(PLACE, 0, 0),), (Left(PLACE, 0, _LATER),))
 
     async def close(self) -> None:
-        """Rewrite what is due at once; to be called before the store closes."""
+        """Rewrite what is due at once, if it takes less than `STOP_S`; else it is left to the next start. To
+        be called before the store closes."""
         self._hurry.set()
+        self._stop_at = asyncio.get_running_loop().time() + STOP_S
+        if self._limit is not None:
+            self._limit.reschedule(self._stop_at)
         if self._task is not None:
             await asyncio.wait([self._task])
+        async with self._one_at_a_time:  # that of a request
+            pass
 
     async def _run(self) -> None:
         while self._due:
@@ -221,15 +246,21 @@ class StoreFiles:
             due = sorted(self._due)
             self._due.clear()
             try:
-                reclaimed = await space.rewrite(due) if due else None
-            except BaseException:
+                async with asyncio.timeout_at(self._stop_at) as self._limit:
+                    reclaimed = await space.rewrite(due) if due else None
+            except BaseException as error:
                 self._due.update(due)
+                if isinstance(error, TimeoutError):
+                    raise StoreUnavailableError(_STOPPING) from None
                 raise
+            finally:
+                self._limit = None
             return 0 if reclaimed is None else len(due)
 
 
-def touched(done: Counter[str], names: StoreSettings) -> frozenset[str]:
-    """Return the collections in which something was deleted or changed, judging by the counts."""
+def touched(done: Counter[str] | None, names: StoreSettings) -> frozenset[str]:
+    """Return the collections in which something was deleted or changed, judging by the counts; all of them
+    if these are unknown."""
     turns, sessions = names.conversation_collection, names.session_collection
     of = {
         "turns": (turns, sessions),  # the session's title may have been the turn's question
@@ -244,4 +275,5 @@ def touched(done: Counter[str], names: StoreSettings) -> frozenset[str]:
         "documents": (names.document_collection,),
         "chunks": (names.knowledge_collection, names.document_collection),
     }
-    return frozenset(name for what, number in done.items() if number for name in of.get(what, ()))
+    counted = of if done is None else [what for what, number in done.items() if number]
+    return frozenset(name for what in counted for name in of.get(what, ()))

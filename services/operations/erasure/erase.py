@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ _NO_OWNER_NAME = (
     "owner: this is not an owner's name: those are local, key- with 16 hexadecimal digits and site- with 32, "
     "never the key itself. GET /admin/owners, or `wenmai erase --owners`, lists all there are."
 )
+RECOVERY = "recovery"
 _NO_NAME = f"name: {ERASED_ID} stands for the id of something erased and names nothing itself."
 
 
@@ -72,8 +73,8 @@ class Erasure:
             existing = await self._reader.existing(self._parts.names.conversation_collection, [turn_id])
             return Erased(traced.kind, True, {"turns": len(existing)})
         beside = [each for each in await self._under_way(traced) if each != turn_id]
-        async with self._noted(traced, None, options):
-            done = await self._turn.erase_turn(traced)
+        async with self._noted(traced, None, options) as done:
+            done += await self._turn.erase_turn(traced)
         late = await self._when_ended(beside, lambda ids: self._turn.clean_late(traced))
         return await self._proven(traced, options, began_us, done, late=late)
 
@@ -83,8 +84,9 @@ class Erasure:
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.session_collection, [session_id])
             return Erased(traced.kind, True, {"sessions": len(existing), "turns": len(traced.turn_ids)})
-        async with self._noted(traced, owner, options):
-            traced, done = await self._turn.erase_session(traced, owner)
+        async with self._noted(traced, owner, options) as done:
+            traced, counts = await self._turn.erase_session(traced, owner)
+            done += counts
         return await self._proven(traced, options, began_us, done)
 
     async def document(self, document_id: str, options: ErasureOptions) -> Erased:
@@ -95,11 +97,12 @@ class Erasure:
             return Erased(traced.kind, True, {"documents": len(existing), "chunks": len(traced.chunk_ids)})
         full = options.mode is Thoroughness.FULL
         texts = await self._document.texts(traced) if full else Quotes()
-        async with self._noted(traced, None, options):
+        async with self._noted(traced, None, options) as done:
             await self._document.withdraw(document_id)
             beside = await self._under_way(traced)
             erased = await self._document.erase(traced, texts, everywhere=full)
-            done, quoted = erased.counts, erased.quoted
+            done += erased.counts
+            quoted = erased.quoted
             if options.with_answers:
                 done["turns"] += await self._erase_turns(quoted.turn_ids)
                 quoted = Quoted()
@@ -118,8 +121,8 @@ class Erasure:
             raise NotFoundError(_NO_OWNER) if is_owner_name(owner) else BadRequestError(_NO_OWNER_NAME)
         if options.dry_run:
             return Erased(traced.kind, True, counts)
-        async with self._noted(traced, None, options):
-            done = await self._owner.erase(traced)
+        async with self._noted(traced, None, options) as done:
+            done += await self._owner.erase(traced)
         return await self._proven(traced, options, began_us, done)
 
     async def _is_known(self, owner: str) -> bool:
@@ -149,8 +152,8 @@ class Erasure:
         self, traced: Traced, owner: str | None, options: ErasureOptions, began_us: int
     ) -> Erased:
         beside = await self._under_way(traced)
-        async with self._noted(traced, owner, options):
-            done = await self._memory.erase(traced)
+        async with self._noted(traced, owner, options) as done:
+            done += await self._memory.erase(traced)
 
         async def clean(turn_ids: Sequence[str]) -> None:
             await self._memory.clear_manifests(traced)
@@ -174,18 +177,30 @@ class Erasure:
             case ErasedKind.MEMORY:
                 return await self.memory(name, options)
 
-    def _noted(
+    @asynccontextmanager
+    async def _noted(
         self, traced: Traced, owner: str | None, options: ErasureOptions
-    ) -> AbstractAsyncContextManager[None]:
+    ) -> AsyncIterator[Counter[str]]:
+        """Collect the counts of what is done, and note which files are to be rewritten before the note of the
+        erasure goes: a crash loses neither."""
         full = options.mode is Thoroughness.FULL
-        return self._begun.noted(Begun(traced.kind, traced.name, owner, full, options.with_answers))
+        done: Counter[str] = Counter()
+        async with self._begun.noted(Begun(traced.kind, traced.name, owner, full, options.with_answers)):
+            yield done
+            await self._files.note(self._changed(done, options))
+
+    def _changed(self, done: Counter[str], options: ErasureOptions) -> frozenset[str]:
+        """A recovery does not know what was done before the cut."""
+        return touched(None if options.reason == RECOVERY else done, self._parts.names)
 
     async def finish_begun(self, min_age_s: float = 0) -> int:
-        """Finish erasures cut off by a crash or an unavailable store. Returns how many."""
+        """Finish erasures cut off by a crash or an unavailable store, the rewriting of files in the
+        background. Returns how many."""
+        await self._files.resume()
         pending = await self._begun.pending(min_age_s)
         for begun in pending:
             mode = Thoroughness.FULL if begun.full else Thoroughness.REFERENCES
-            options = ErasureOptions(mode=mode, with_answers=begun.with_answers, reason="recovery")
+            options = ErasureOptions(mode=mode, with_answers=begun.with_answers, reason=RECOVERY)
             if begun.kind is ErasedKind.SESSION:
                 await self.session(begun.name, begun.owner, options)
             elif begun.kind is ErasedKind.MEMORY and begun.owner is not None:
@@ -202,7 +217,8 @@ class Erasure:
             await self.finish_begun()
 
     async def close(self) -> None:
-        """Return once late answers, which have ended by then, are cleaned and the store's files rewritten."""
+        """Return once late answers, which have ended by then, are cleaned, and the store's files rewritten
+        unless that takes long."""
         if self._late:
             await asyncio.wait(self._late)
         await self._files.close()
@@ -218,9 +234,9 @@ class Erasure:
         late: int = 0,
     ) -> Erased:
         question_terms.cache_clear()  # it holds recent questions
-        changed = touched(done, self._parts.names)
-        full = options.mode is Thoroughness.FULL
-        files = await self._files.rewrite(changed) if full else self._files.rewrite_later(changed)
+        changed = self._changed(done, options)
+        now = options.mode is Thoroughness.FULL and options.reason != RECOVERY  # a start must not wait for it
+        files = await self._files.rewrite(changed) if now else self._files.rewrite_later(changed)
         proof, remaining = await self._prover.prove(traced, options, texts, late, files)
         quoted = quoted or Quoted()
         quoted = Quoted(
@@ -285,8 +301,10 @@ class Erasure:
         for turn_id in turn_ids:
             await answers.ended(turn_id)
             try:
+                turns = [self._parts.names.conversation_collection]
+                await self._files.note(turns)
                 await clean([turn_id])
-                self._files.rewrite_later([self._parts.names.conversation_collection])
+                self._files.rewrite_later(turns)
             except StoreUnavailableError as error:
                 log.exception("late_answer_not_cleaned", turn_id=turn_id, reason=str(error))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -17,6 +19,7 @@ from services.adapters.edge.client import open_edge_client
 from services.store.dialect import DiskRoom, Reclaimed, StoreCondition, StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
+from tests.support.waiting import until
 
 MB = 1 << 20
 OPERATIONS = "operations"
@@ -67,6 +70,10 @@ class Engine:
 
     async def accept_loss(self) -> list[str]:
         return []
+
+    async def note_rewrites(self, collections: Sequence[str]) -> None: ...
+
+    async def drop_rewrite(self, collection: str) -> None: ...
 
     async def add(self, receipt: Receipt) -> Receipt:
         self.receipts.append(receipt)
@@ -130,6 +137,24 @@ async def test_a_collection_that_cannot_be_copied_does_not_stop_the_others() -> 
         await space_of(engine).reclaim()
     assert engine.compacted == ["turns"]
     assert engine.receipts[0].error == "no room for a copy"
+
+
+async def test_what_was_not_compacted_stays_noted(tmp_path: Path) -> None:
+    """Discriminates: dropping the note although more was deleted while the copy was made."""
+    async with open_edge_client(tmp_path) as store:
+        for name in ("turns", "chunks", OPERATIONS):
+            await store.create_collection(name, sparse_vectors_config={"s": models.SparseVectorParams()})
+        await store.create_payload_index(OPERATIONS, "record", models.PayloadSchemaType.KEYWORD)
+        space = StoreSpace(store, ["turns"], ReceiptStore(store, OPERATIONS), lambda: 5)
+        await space.note(["turns", "chunks"])
+        compaction = asyncio.create_task(space.rewrite(["turns", "chunks"]))
+        await until(lambda: any(tmp_path.glob(".compacting-*")))
+        await space.note(["turns"])
+        await compaction
+        again = StoreSpace(store, ["turns"], ReceiptStore(store, OPERATIONS), lambda: 5)
+        assert await again.noted() == ["turns"]
+        await again.rewrite(await again.noted())
+        assert await again.noted() == []
 
 
 async def test_a_qdrant_server_manages_its_own_space() -> None:

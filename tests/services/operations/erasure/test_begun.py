@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
+import psutil
 import pytest
 
 from core.errors import StoreUnavailableError
 from core.operations.erasure import ErasedKind
+from services.adapters.edge import wire
 from services.operations.erasure.erase import Begun, BegunErasures
-from tests.support.servers.app import make_settings, open_app
+from services.store.dialect import Point, VectorStore
+from tests.support.servers.app import HASHING, make_settings, open_app
+from tests.support.servers.server import running_server
+from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.slow("a server is started twice")
 
@@ -59,3 +70,77 @@ async def test_an_owners_erasure_interrupted_before_its_receipt_is_finished(
         assert (receipt["kind"], receipt["reason"]) == ("erasure", "recovery")
         begun = BegunErasures(app.container.store, settings.store.operations_collection)
         assert await begun.pending() == []
+
+
+# The files that hold what was erased are rewritten after it, which takes minutes in a large store.
+
+
+WORD = "zanzibar"
+STOPS_WITHIN_S = 8.0
+
+
+def in_files(folder: Path) -> bool:
+    paths = (each for each in folder.rglob("*") if each.is_file() and each.name != wire.DELETIONS_FILE)
+    with suppress(FileNotFoundError):  # a copy that was taken or thrown away meanwhile
+        return any(WORD.encode() in path.read_bytes() for path in paths)
+    return True
+
+
+def hold_rewriting(folder: Path) -> int:
+    """Suspend the process that makes the copy as soon as it has begun. Returns its id."""
+
+    def copying() -> list[psutil.Process]:
+        return [each for each in psutil.Process().children() if wire.COPIES_FLAG in each.cmdline()]
+
+    wait_until(lambda: any(folder.glob(f"{wire.COPIES}*/conversations")))
+    [process] = copying()
+    process.suspend()
+    return process.pid
+
+
+async def fill(store: VectorStore) -> None:
+    """So many turns that their copy takes a moment."""
+    [turn], _ = await store.scroll("conversations", limit=1)
+    await store.upsert("conversations", [Point(id=n, vector={}, payload=turn.payload) for n in range(1_000)])
+
+
+@pytest.mark.usefixtures("started_children")
+async def test_a_stop_abandons_the_rewriting_of_files_and_the_next_start_completes_it(tmp_path: Path) -> None:
+    """Discriminates: a stop that waits for it; a start that forgets it."""
+    settings = make_settings(tmp_path)
+    folder = tmp_path / "store"
+    async with open_app(settings) as app:
+        kept = (await app.ask("How far is it?")).session_id
+        await fill(app.container.store)
+        erased = (await app.ask(f"How far is {WORD}?")).session_id
+        assert (await app.client.delete(f"/sessions/{erased}")).status_code == 200
+        closing = asyncio.create_task(app.container.sessions.erasure.close())
+        pid = await asyncio.to_thread(hold_rewriting, folder)
+        began = time.monotonic()
+        try:
+            await asyncio.wait_for(closing, STOPS_WITHIN_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    assert time.monotonic() - began < STOPS_WITHIN_S
+    assert in_files(folder)
+    assert not [name for name in os.listdir(folder) if name.startswith(wire.COPIES)]
+    async with open_app(settings) as app:
+        await until(lambda: not in_files(folder), 30)
+        assert (await app.client.get(f"/sessions/{kept}")).status_code == 200
+
+
+@pytest.mark.parametrize("place", ["erase.made", "compact.copied"])
+async def test_the_rewriting_of_files_survives_a_kill(tmp_path: Path, place: str) -> None:
+    """Discriminates: a note written only after the erasure counts as made; a recovery that rewrites only what
+    it deletes itself, which is nothing."""
+    folder = tmp_path / "store"
+    with running_server(tmp_path, EMBEDDING=HASHING, WENMAI_FAILPOINT=place) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+            session = (await client.post("/sessions", json={"title": WORD})).json()["session_id"]
+            with suppress(httpx.TransportError):
+                await client.delete(f"/sessions/{session}", params={"proof": "full"})
+        server.process.wait(timeout=20)
+    assert in_files(folder)
+    with running_server(tmp_path, EMBEDDING=HASHING):
+        await until(lambda: not in_files(folder), 30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -22,6 +22,11 @@ class Space:
         self.rewritten: list[list[str]] = []
         self.full = False
         self._server = server
+
+    async def note(self, collections: Collection[str]) -> None: ...
+
+    async def noted(self) -> list[str]:
+        return ["left"]
 
     async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
         await asyncio.sleep(0)
@@ -90,6 +95,14 @@ async def test_a_failure_in_the_background_is_not_retried_endlessly() -> None:
     files.rewrite_later(["a"])
     await asyncio.wait_for(files.close(), 1)
     assert space.rewritten == []
+
+
+async def test_what_an_earlier_run_left_is_rewritten() -> None:
+    space = Space()
+    files = StoreFiles(space, quiet_s=0)
+    await files.resume()
+    await asyncio.wait_for(files.close(), 1)
+    assert space.rewritten == [["left"]]
 
 
 def test_only_affected_collections_are_rewritten() -> None:
