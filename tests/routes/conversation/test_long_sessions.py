@@ -1,4 +1,4 @@
-"""A session of many turns is sent piece by piece, and is the same as a short one in everything else."""
+"""A long session, or a long list of memories, is sent piece by piece, and is as a short one otherwise."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from core.conversation.turns import Turn, TurnStatus
+from core.memory.record import Memory
 from services.conversation.turns import TurnVectors
 from tests.support.servers.app import App
 
@@ -87,3 +88,13 @@ async def test_an_empty_session_has_no_turns(app: App, form: str) -> None:
     session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
     response = await app.client.get(f"/sessions/{session_id}/{form}")
     assert (response.headers["content-type"], response.json()) == ("application/json", {"turns": []})
+
+
+async def test_many_memories_are_exported_in_pieces(app: App) -> None:
+    """Discriminates: one body, which held everybody up for half a second at 20,000 memories."""
+    memories = [Memory(uid(number), "local", f"fact {number}", created_us=number) for number in range(TURNS)]
+    await app.container.memories.records.put_many([(memory, None) for memory in memories])
+    response, pieces = await received(app, "/memories/export")
+    contents = [memory["content"] for memory in response.json()["memories"]]
+    assert contents == [memory.content for memory in memories]
+    assert pieces >= PIECES
