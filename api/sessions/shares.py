@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import secrets
 import uuid
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 
 from api.sessions.handler import SessionsHandler
@@ -26,11 +26,11 @@ _ID_BYTES, _SECRET_BYTES = 16, 24
 
 @dataclass(frozen=True, slots=True)
 class SharedBranch:
-    """`turns` start at the root; they carry sources only if the link shows them."""
+    """`turns` start at the root, and are read a few at a time; the link may hide their sources."""
 
     session: Session
     share: Share
-    turns: tuple[Turn, ...]
+    turns: AsyncIterator[list[Turn]]
 
 
 class SharesHandler:
@@ -101,10 +101,10 @@ class SharesHandler:
         if not shares:
             raise _not_found()
         try:
-            turns = await self._sessions.branch(session_id, session.owner, shares[0].leaf)
+            turns = await self._sessions.read_branch(session_id, session.owner, shares[0].leaf)
         except UnknownTurnError as error:
             raise _not_found() from error
-        return SharedBranch(session, shares[0], tuple(turns))
+        return SharedBranch(session, shares[0], turns)
 
     def _valid(self, session: Session) -> list[Share]:
         now_us = utc_now_us()

@@ -309,8 +309,8 @@ def _final_turns(
             repairs=(),
             before=turn,
         )
-        changed = [each for each in Repair if getattr(turn, each.value) != getattr(change, each.value)]
-        finals.append(replace(change, repairs=tuple(changed)))
+        changed = [each for each in Repair if getattr(turn, each) != getattr(change, each)]
+        finals.append(replace(change, repairs=tuple(changed)) if changed else change)
         earlier[turn_id] = None
     return finals
 

@@ -4,6 +4,7 @@ start. A repair is planned first, dry by default, and backs the store up before 
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
@@ -111,7 +112,7 @@ async def backfill(
     """
     plan = await container.backfill.plan(options)
     if dry_run:
-        report = plan.report()
+        report = await asyncio.to_thread(plan.report)  # sums over every session
     else:
         report = await container.backfill.apply(plan, backup=backup, embed=embed, reason=reason)
     return Repair(**asdict(replace(report, plan=plan if details else None)))

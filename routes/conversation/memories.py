@@ -14,6 +14,7 @@ from core.dates import parse_time
 from core.memory.record import Memory, MemoryCopy, MemoryDraft, MemoryType
 from core.memory.statements import type_of
 from core.operations.erasure import Erased, ErasedKind
+from routes.conversation.replies import in_batches, streamed
 from routes.dependencies import ContainerDep, Owner, Thorough, erasure_options, json_body, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import memories as wire
@@ -44,10 +45,11 @@ async def list_memories(
     return wire.MemoryPage(memories=list(map(memory_reply, memories)), next=following, on=switch.on)
 
 
-@router.get("/memories/export")
-async def export_memories(container: ContainerDep, owner: Owner) -> wire.MemoryList:
+@router.get("/memories/export", response_model=wire.MemoryList)
+async def export_memories(container: ContainerDep, owner: Owner) -> Response:
     """All memories, oldest first, in the form that POST /memories/import takes."""
-    return wire.MemoryList(memories=list(map(memory_reply, await container.memories.records.of_owner(owner))))
+    memories = await container.memories.records.of_owner(owner)
+    return await streamed("memories", in_batches(memories, memory_reply))
 
 
 @router.put("/memories/switch", responses=errors(400, 413, 415))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi.responses import StreamingResponse
 
@@ -17,6 +18,10 @@ from core.knowledge import KnowledgeFilter
 from routes.stream import citation_reply, warning_reply
 from routes.wire import sessions, turns
 from routes.wire.fields import Reply
+
+T = TypeVar("T")
+
+AT_ONCE = 500  # small replies: some milliseconds
 
 
 def session_reply(session: Session, **known: Any) -> sessions.Session:
@@ -55,14 +60,15 @@ def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:
     return turns.Turn(**body)
 
 
-async def turns_streamed(batches: AsyncIterator[Sequence[Reply]]) -> StreamingResponse:
-    """Return a Branch or a Tree, written batch by batch: of a session with tens of thousands of turns the
-    whole is a hundred megabytes, and nobody else would be answered meanwhile. Raises as the first batch does.
+async def streamed(name: str, batches: AsyncIterator[Sequence[Reply]]) -> StreamingResponse:
+    """Return an object whose only field is a list, written batch by batch: of a session with tens of
+    thousands of turns the whole is a hundred megabytes, and nobody else would be answered meanwhile. Raises
+    as the first batch does.
     """
     first = await anext(batches, None) or ()
 
     async def pieces() -> AsyncIterator[str]:
-        yield '{"turns":[' + _listed(first)
+        yield f'{{"{name}":[{_listed(first)}'
         between = "," if first else ""
         async for batch in batches:
             yield between + _listed(batch)
@@ -70,6 +76,13 @@ async def turns_streamed(batches: AsyncIterator[Sequence[Reply]]) -> StreamingRe
         yield "]}"
 
     return StreamingResponse(pieces(), media_type="application/json")
+
+
+async def in_batches(items: Sequence[T], reply: Callable[[T], Reply]) -> AsyncIterator[list[Reply]]:
+    """Yield the items' replies; others are answered between two batches."""
+    for start in range(0, len(items), AT_ONCE):
+        yield [reply(item) for item in items[start : start + AT_ONCE]]
+        await asyncio.sleep(0)
 
 
 def _listed(replies: Sequence[Reply]) -> str:

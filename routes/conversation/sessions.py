@@ -3,7 +3,6 @@ read, rate, erase, and see what was sent to the model."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated
@@ -16,10 +15,11 @@ from core.conversation.sessions import CHOICES, KEEP, SessionChange
 from core.images import ENDINGS, MAX_IMAGES
 from core.operations.erasure import ErasedKind
 from routes.conversation.replies import (
+    in_batches,
     prompt_reply,
     session_reply,
+    streamed,
     turn_reply,
-    turns_streamed,
     whole_session,
 )
 from routes.dependencies import (
@@ -52,8 +52,6 @@ IMAGE_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Disposition": "inline",
 }
-
-NODES_AT_ONCE = 500  # of a tree: some milliseconds
 
 router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
 
@@ -144,21 +142,15 @@ async def list_turns(
             documents = await known_documents(container.knowledge.documents.known, turns, readable(owner))
             yield [turn_reply(turn, documents) for turn in turns]
 
-    return await turns_streamed(replies())
+    return await streamed("turns", replies())
 
 
 @router.get("/sessions/{session_id}/tree", response_model=Tree)
 async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> Response:
     """Every turn of the session with its parent and the beginning of its question, in time order."""
     nodes = await container.sessions.tree(str(session_id), owner)
-
-    async def replies() -> AsyncIterator[list[TreeNode]]:
-        for start in range(0, len(nodes), NODES_AT_ONCE):
-            part = nodes[start : start + NODES_AT_ONCE]
-            yield [TreeNode(**asdict(node), question=question) for node, question in part]
-            await asyncio.sleep(0)
-
-    return await turns_streamed(replies())
+    replies = in_batches(nodes, lambda each: TreeNode(**asdict(each[0]), question=each[1]))
+    return await streamed("turns", replies)
 
 
 @router.put("/sessions/{session_id}/persona", responses=errors(400, 413, 415))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
 from api.sessions.shares import SharedBranch
 from core.conversation.turns import Turn
@@ -47,6 +49,7 @@ STYLE = (
     "th,td{min-width:3em;padding:.2rem .6rem;border:1px solid #999;overflow-wrap:normal}"
     "section>ol{font-size:.9rem}h2,p,li,td{unicode-bidi:plaintext}"
 )
+END = "</body></html>"
 QUESTION_LEVEL = 2  # heading level of a question
 EASTERN = re.compile(
     "[\u1100-\u11ff\u2e80-\u2fff\u3001-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe10-\ufe1f\ufe30-\ufe6f"
@@ -119,7 +122,15 @@ async def shared_branch(token: str, request: Request, container: ContainerDep) -
     except NotFoundError as error:
         refusal = error_response(request, 404, error.code, str(error), headers=HEADERS)
         return _nowhere(request) if _is_browser(request) else refusal
-    return HTMLResponse(_page(branch), headers=HEADERS)
+    pieces = _pieces(branch)
+    first = await anext(pieces)  # raises while an error can still be answered
+
+    async def page() -> AsyncIterator[str]:
+        yield first
+        async for piece in pieces:
+            yield piece
+
+    return StreamingResponse(page(), media_type="text/html", headers=HEADERS)
 
 
 def _is_browser(request: Request) -> bool:
@@ -130,26 +141,34 @@ def _is_browser(request: Request) -> bool:
 def _nowhere(request: Request) -> HTMLResponse:
     language = accepted_language(request.headers.get("accept-language", "")) or "en"
     title, advice = NOWHERE[language]
-    return HTMLResponse(_document(language, title, f"<p>{advice}</p>"), status_code=404, headers=HEADERS)
+    page = f"{_head(language, title)}<p>{advice}</p>{END}"
+    return HTMLResponse(page, status_code=404, headers=HEADERS)
 
 
-def _page(branch: SharedBranch) -> str:
-    title = branch.session.title
+async def _pieces(branch: SharedBranch) -> AsyncIterator[str]:
+    """Yield the page a few turns at a time, rendered in a thread: a long branch takes seconds."""
+    title, passages = branch.session.title, branch.share.passages
     language: Language = "zh" if is_mostly_chinese(title) else "en"
-    passages = branch.share.passages
-    sections = [_section(turn, language, passages=passages) for turn in branch.turns]
-    if not passages and any(source.cited for turn in branch.turns for source in turn.sources):
-        sections.append(f"<p><small>{HIDDEN[language]}</small></p>")
-    return _document(language, escape(title), "".join(sections))
+    before, hides_sources = _head(language, escape(title)), False
+    async for turns in branch.turns:
+        yield before + await asyncio.to_thread(_sections, turns, language, passages=passages)
+        before = ""
+        hides_sources |= not passages and any(source.cited for turn in turns for source in turn.sources)
+    hidden = f"<p><small>{HIDDEN[language]}</small></p>" if hides_sources else ""
+    yield before + hidden + END
 
 
-def _document(language: Language, title: str, body: str) -> str:
-    """`title` and `body` are HTML."""
+def _head(language: Language, title: str) -> str:
+    """Return the page up to its body; `title` is HTML."""
     return (
         f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
         '<meta name="robots" content="noindex"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>{body}</body></html>"
+        f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>"
     )
+
+
+def _sections(turns: Sequence[Turn], language: Language, *, passages: bool) -> str:
+    return "".join([_section(turn, language, passages=passages) for turn in turns])
 
 
 def _section(turn: Turn, language: Language, *, passages: bool) -> str:

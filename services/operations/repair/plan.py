@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,6 +31,16 @@ from services.store.points import any_of, batches, equals, existing_points
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """The ids of sessions with turns, sorted; the points that name no session; and the stored turn ids that
+    are not their point's id."""
+
+    session_ids: tuple[str, ...]
+    unreadable: tuple[PointId, ...]
+    turn_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Planner:
     """`collection` holds the turns, of any version; `session_collection` the sessions' records."""
 
@@ -45,26 +56,19 @@ class Planner:
         Raises BadRequestError if there is no such time zone, StoreUnavailableError.
         """
         zone = zone_named(options.assume_timezone)
-        session_ids, unreadable = await self._session_ids(options.session_id)
+        contents = await self._contents(options.session_id)
         planned: list[SessionPlan] = []
-        claimed: set[str] = set()
-        for page in batches(session_ids):
-            for each, turns in (await self._stored_turns(page, zone)).items():
-                claims = claimed_ids(turns)
-                taken = await existing_points(self.store, self.collection, sorted(claims)) | (
-                    claims & claimed
-                )
-                for group in _by_owner(turns, options.owner):
-                    plan = plan_session(
-                        each, group, owner=options.owner, zone=zone, taken=taken,
-                        drop_duplicates=options.drop_duplicates,
-                    )  # fmt: skip
-                    planned.append(plan)
-                    claimed |= {change.turn_id for change in plan.changes if change.rehomed}
-                    taken |= claims & claimed
-        sessions = await self._reclassify_parents(planned)
-        new = await self._missing_sessions(sessions)
-        return BackfillPlan(sessions, new, unreadable, options=options)
+        taken: set[str] = set()
+        for page in batches(contents.session_ids):
+            sessions = await self._stored_turns(page, zone)
+            claims = claimed_ids([turn for turns in sessions.values() for turn in turns])
+            taken |= await existing_points(self.store, self.collection, sorted(claims))
+            # in a thread: 50 µs a turn, and nobody else would be answered for seconds of a big store
+            planned += await asyncio.to_thread(_plan_sessions, sessions, taken, options, zone)
+        all_read = contents if options.session_id is None else None
+        plans = await self._reclassify_parents(planned, all_read)
+        new = await self._missing_sessions(plans)
+        return BackfillPlan(plans, new, contents.unreadable, options=options)
 
     async def known_sessions(self, session_ids: Sequence[str]) -> set[str]:
         return await existing_points(self.store, self.session_collection, session_ids)
@@ -78,18 +82,21 @@ class Planner:
             if not self.questions_only or isinstance((record.payload or {}).get("user_query"), str):
                 yield record
 
-    async def _session_ids(self, session_id: str | None) -> tuple[list[str], tuple[PointId, ...]]:
-        """Return the ids of sessions with turns, sorted, and the points that name no session."""
-        names: set[str] = set()
+    async def _contents(self, session_id: str | None) -> Contents:
+        sessions: set[str] = set()
         unreadable: list[PointId] = []
+        turn_ids: set[str] = set()
         only = Filter(must=[equals("session_id", session_id)]) if session_id is not None else None
-        async for record in self._scroll(only, ["session_id"]):
-            name = (record.payload or {}).get("session_id")
+        async for record in self._scroll(only, ["session_id", "turn_id"]):
+            payload = record.payload or {}
+            name, turn_id = payload.get("session_id"), text_of(payload.get("turn_id"))
             if name and isinstance(name, str):
-                names.add(name)
+                sessions.add(name)
             else:
                 unreadable.append(point_id_of(record))
-        return sorted(names), tuple(unreadable)
+            if turn_id and turn_id != str(record.id):
+                turn_ids.add(turn_id)
+        return Contents(tuple(sorted(sessions)), tuple(unreadable), frozenset(turn_ids))
 
     async def _stored_turns(self, session_ids: Sequence[str], zone: ZoneInfo) -> dict[str, list[StoredTurn]]:
         """Return the turns by session, in the order of `session_ids`."""
@@ -102,7 +109,9 @@ class Planner:
 
     async def _digest_texts(self, by_session: dict[str, list[StoredTurn]], zone: ZoneInfo) -> None:
         """Add text digests where two turns of a session have the same time: elsewhere they are not needed."""
-        points = [point for turns in by_session.values() for point in possible_twins(turns, zone)]
+        points = await asyncio.to_thread(
+            lambda: [point for turns in by_session.values() for point in possible_twins(turns, zone)]
+        )
         digests = await text_digests(self.store, self.collection, points)
         if digests:
             for name, turns in by_session.items():
@@ -110,23 +119,21 @@ class Planner:
                     replace(turn, text_digest=digests.get(turn.point_id, "")) for turn in turns
                 ]
 
-    async def _reclassify_parents(self, planned: Sequence[SessionPlan]) -> tuple[SessionPlan, ...]:
-        """Check whether a parent that is not in the session is in another one; otherwise it has expired."""
-        dangling = {finding.before for plan in planned for finding in plan.findings if _dangles(finding)}
-        elsewhere = await self._names_elsewhere([name for name in dangling if name])
-        return tuple([_reclassified(plan, elsewhere) for plan in planned])
+    async def _reclassify_parents(
+        self, planned: Sequence[SessionPlan], contents: Contents | None
+    ) -> tuple[SessionPlan, ...]:
+        """Check whether a parent that is not in the session is in another one; otherwise it has expired.
 
-    async def _names_elsewhere(self, names: Sequence[str]) -> set[str]:
-        """Return the names that are the id, or the stored turn id, of any turn."""
+        `contents` are those of the whole collection; None when they were not read yet.
+        """
+        dangling = {finding.before for plan in planned for finding in plan.findings if _dangles(finding)}
+        names = {name for name in dangling if name}
         ids = {canonical for name in names if (canonical := canonical_uuid(name))}
         points = await existing_points(self.store, self.collection, sorted(ids))
         elsewhere = {name for name in names if canonical_uuid(name) in points}
-        for page in batches(sorted(set(names) - elsewhere)):
-            field = any_of("turn_id", page)
-            point_filter = Filter(must=[field])
-            async for record in self._turns().scroll(point_filter, with_payload=["turn_id"]):
-                elsewhere.add(text_of((record.payload or {}).get("turn_id")) or "")
-        return elsewhere
+        if names - elsewhere:  # no index has the stored turn ids: read page by page, others come in between
+            elsewhere |= names & (contents or await self._contents(None)).turn_ids
+        return await asyncio.to_thread(lambda: tuple([_reclassified(plan, elsewhere) for plan in planned]))
 
     async def _missing_sessions(self, planned: Sequence[SessionPlan]) -> tuple[Session, ...]:
         """Build a record for each session that has none yet and whose id is a UUID."""
@@ -158,6 +165,22 @@ def zone_named(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise BadRequestError(f"assume_timezone: there is no time zone {name!r}.") from None
+
+
+def _plan_sessions(
+    sessions: Mapping[str, Sequence[StoredTurn]], taken: set[str], options: BackfillOptions, zone: ZoneInfo
+) -> list[SessionPlan]:
+    """Plan these sessions in order, each by owner; ids that turns move to are added to `taken`."""
+    planned: list[SessionPlan] = []
+    for session_id, turns in sessions.items():
+        for group in _by_owner(turns, options.owner):
+            plan = plan_session(
+                session_id, group, owner=options.owner, zone=zone, taken=taken,
+                drop_duplicates=options.drop_duplicates,
+            )  # fmt: skip
+            planned.append(plan)
+            taken |= {change.turn_id for change in plan.changes if change.rehomed}
+    return planned
 
 
 def _by_owner(turns: Sequence[StoredTurn], default: str) -> list[list[StoredTurn]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -299,3 +301,62 @@ async def test_after_the_repair_old_turns_expire_to_the_microsecond(store: Vecto
     at = 1_714_557_600_000_000 + 86_400_000_000
     assert (await expire_turns(turn_store(store), at, 1, dry_run=True)).matched == 0
     assert (await expire_turns(turn_store(store), at + 1, 1, dry_run=True)).matched == 1
+
+
+class WatchedStore:
+    """The real store; counts the requests by name, and the turns that the event loop took between them."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self.requests: Counter[str] = Counter()
+        self.turns = self._turns_before = 0
+        self.between: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        ask = getattr(self._store, name)
+
+        async def asked(*args: Any, **named: Any) -> Any:
+            self.requests[name] += 1
+            self.between.append(self.turns - self._turns_before)
+            try:
+                return await ask(*args, **named)
+            finally:
+                self._turns_before = self.turns
+
+        return asked
+
+    async def count_turns(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.turns += 1
+
+
+async def watched_plan(store: VectorStore) -> tuple[BackfillPlan, WatchedStore]:
+    watched = WatchedStore(store)
+    counting = asyncio.create_task(watched.count_turns())
+    try:
+        return await backfill(cast(VectorStore, watched)).plan(), watched
+    finally:
+        counting.cancel()
+
+
+async def test_others_get_the_event_loop_while_a_session_is_planned(store: VectorStore) -> None:
+    """Discriminates: planned on the event loop, which nobody else gets for seconds in a big store."""
+    await old_conversation(store)
+    plan, watched = await watched_plan(store)
+    assert len(list(plan.changes)) == 3
+    assert any(watched.between[1:])
+
+
+async def test_ids_and_parents_are_looked_up_for_many_sessions_at_once(store: VectorStore) -> None:
+    """Discriminates: one request per session whose points are not named by their turn ids, and a search
+    through all payloads for parents that have expired."""
+    for number in range(1, 31):
+        await write_point(
+            store, uid(number), session_id=uid(100 + number), turn_id=uid(1_000 + number),
+            parent_turn_id=uid(2_000 + number), timestamp="2024-05-01",
+        )  # fmt: skip
+    plan, watched = await watched_plan(store)
+    assert plan.troubles["dangling_parent"] == plan.troubles["other_turn_id"] == 30
+    assert watched.requests["scroll"] == 2
+    assert watched.requests["retrieve"] == 4
