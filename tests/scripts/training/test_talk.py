@@ -12,7 +12,7 @@ from scripts.training.talk import DOCUMENTS, Examples, figures, fit_kinds, fit_t
 
 NAMES = [DOCUMENTS, *Talk]
 DIMENSION = len(NAMES)
-BY_PHRASE = {Talk.TODAY, Talk.PRIVATE}  # recognized by their phrases alone
+BY_PHRASE = {Talk.TODAY, Talk.PRIVATE, Talk.INTRODUCTION}  # recognized by rules alone
 
 
 def drawn(number: int) -> Examples:

@@ -126,7 +126,8 @@ async def test_a_stop_abandons_the_rewriting_of_files_and_the_next_start_complet
     assert in_files(folder)
     assert not [name for name in os.listdir(folder) if name.startswith(wire.COPIES)]
     async with open_app(settings) as app:
-        await until(lambda: not in_files(folder), 30)
+        # in a thread: reading so much would hold up the rewriting
+        await asyncio.to_thread(wait_until, lambda: not in_files(folder), 30)
         assert (await app.client.get(f"/sessions/{kept}")).status_code == 200
 
 
