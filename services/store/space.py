@@ -38,8 +38,8 @@ class StoreSpace:
     """The store's space on disk. A Qdrant server manages its own, so nothing is done there.
 
     A collection is compacted when a sample of its points suggests that at least a tenth of its size, and
-    1 MB, would come back, on top of what the last compaction was expected to reclaim and did not. What is to
-    be compacted is noted in the store until it is done, so that a stop or a crash only postpones it.
+    1 MB, would come back, on top of what the last compaction was expected to reclaim and did not. What must
+    be rewritten is noted in the store until it is done, so that a stop or a crash only postpones it.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class StoreSpace:
         if not isinstance(self._store, StoreUpkeep):
             return None
         existing = [name for name in collections if await self._store.collection_exists(name)]
+        await self.note(existing)
         return await self._compact(self._store, existing, "request") if existing else None
 
     async def note(self, collections: Collection[str]) -> None:
@@ -99,7 +100,6 @@ class StoreSpace:
         self, store: StoreUpkeep, collections: Sequence[str], reason: str = "schedule"
     ) -> Reclaimed:
         began_us, before = self._clock(), await store.size_bytes()
-        await self.note(collections)
         done = 0
         failure: WenmaiError | None = None
         for name in collections:
@@ -118,7 +118,8 @@ class StoreSpace:
     async def _compact_one(self, store: StoreUpkeep, collection: str) -> None:
         noted = self._noted[collection]
         reclaimed = await store.compact(collection)
-        if self._noted[collection] == noted:  # else more was deleted, and the copy may hold it
+        if noted and self._noted[collection] == noted:  # else more was deleted, and the copy may hold it
+            del self._noted[collection]
             await self._receipts.drop_rewrite(collection)
         sizes = await store.sizes(collection)
         self._left_over[collection] = max(0, sizes.bytes_before - sizes.bytes_after)
