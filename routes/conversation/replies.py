@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
@@ -65,17 +65,30 @@ async def streamed(name: str, batches: AsyncIterator[Sequence[Reply]]) -> Stream
     thousands of turns the whole is a hundred megabytes, and nobody else would be answered meanwhile. Raises
     as the first batch does.
     """
-    first = await anext(batches, None) or ()
 
     async def pieces() -> AsyncIterator[str]:
-        yield f'{{"{name}":[{_listed(first)}'
-        between = "," if first else ""
+        before = f'{{"{name}":['
         async for batch in batches:
-            yield between + _listed(batch)
-            between = ","
-        yield "]}"
+            if batch:
+                yield before + _listed(batch)
+                before = ","
+        yield "]}" if before == "," else before + "]}"
 
-    return StreamingResponse(pieces(), media_type="application/json")
+    return await begun(pieces(), "application/json")
+
+
+async def begun(
+    pieces: AsyncIterator[str], media_type: str, headers: Mapping[str, str] | None = None
+) -> StreamingResponse:
+    """Respond with the pieces, the first of which is made before: its errors still get their status."""
+    first = await anext(pieces)
+
+    async def every() -> AsyncIterator[str]:
+        yield first
+        async for piece in pieces:
+            yield piece
+
+    return StreamingResponse(every(), media_type=media_type, headers=headers)
 
 
 async def in_batches(items: Sequence[T], reply: Callable[[T], Reply]) -> AsyncIterator[list[Reply]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, Response
 
 from api.sessions.shares import SharedBranch
 from core.conversation.turns import Turn
@@ -19,6 +19,7 @@ from core.errors import NotFoundError
 from core.knowledge import Citation
 from core.operations.erasure import ERASED_ID
 from core.text import Language, is_mostly_chinese
+from routes.conversation.replies import begun
 from routes.dependencies import ContainerDep, Owner, accepted_language, json_body
 from routes.errors import error_response
 from routes.openapi import WireRoute, errors
@@ -122,15 +123,7 @@ async def shared_branch(token: str, request: Request, container: ContainerDep) -
     except NotFoundError as error:
         refusal = error_response(request, 404, error.code, str(error), headers=HEADERS)
         return _nowhere(request) if _is_browser(request) else refusal
-    pieces = _pieces(branch)
-    first = await anext(pieces)  # raises while an error can still be answered
-
-    async def page() -> AsyncIterator[str]:
-        yield first
-        async for piece in pieces:
-            yield piece
-
-    return StreamingResponse(page(), media_type="text/html", headers=HEADERS)
+    return await begun(_pieces(branch), "text/html", HEADERS)
 
 
 def _is_browser(request: Request) -> bool:
