@@ -1,4 +1,4 @@
-"""Remove expired conversations.
+"""Remove expired conversations, prompts and memories.
 
 `wenmai cleanup` shows what would be deleted; `--apply` deletes it.
 """
@@ -102,7 +102,7 @@ def _print_report(report: Cleanup) -> None:
         print(f"  {' '.join(report.unparsable_ids)}")
     if report.dry_run and report.refusal:
         print(f"The nightly run would do nothing. {report.refusal}")
-    if report.dry_run and report.matched:
+    if report.dry_run and (report.matched or report.memories_matched):
         print("Nothing was changed: add --apply to delete.")
 
 
@@ -116,6 +116,7 @@ def _rows(report: Cleanup) -> list[tuple[str, int | str]]:
         ("kept, session on hold", report.held),
         ("kept, time not readable", report.unparsable),
         ("sessions removed", report.sessions_removed),
+        ("memories expired", report.memories_matched),
         ("memories removed", report.memories_removed),
         ("summaries removed", report.summaries_removed),
     ]

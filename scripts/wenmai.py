@@ -26,7 +26,7 @@ COMMANDS = {
     "doctor": ("commands.doctor", "Check the installation, the configuration and what is stored."),
     "evaluate": ("commands.evaluate", "Measure retrieval and answers on sets of questions."),
     "calibrate": ("commands.calibrate", "Calibrate certainty to your own documents."),
-    "cleanup": ("cleanup_expired", "Remove expired conversations."),
+    "cleanup": ("cleanup_expired", "Remove expired conversations, prompts and memories."),
     "erase": ("commands.erase", "Erase a turn, session, document, memory or owner, and prove it."),
     "repair": ("backfill_parent_turns", "Repair what earlier versions left in the conversations."),
     "backup": ("commands.archives", "Write everything that is stored into one archive."),

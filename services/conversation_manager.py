@@ -168,26 +168,27 @@ class ConversationManager:
     async def delete_old_conversations(
         self, days: int, *, dry_run: bool = False, reason: Reason = "request"
     ) -> ExpiryReport:
-        """Delete every turn older than `days` (UTC) or than its session's own limit, and leave a receipt.
+        """Delete every turn older than `days` (UTC) or than its session's own limit, and leave a receipt;
+        prompts and memories have their own limits.
 
         Running turns and held sessions stay. With dry_run only count. Raises ValueError if days < 1.
         """
         if dry_run:
-            return await self._retention.preview(days)
-        return await self._retention.expire(days, reason, confirmed=True)
+            return await self._retention.preview(days, self._settings.memory_expire_days)
+        return await self._expire(days, reason, confirmed=True)
 
     async def cleanup_expired_conversations(self, *, unattended: bool = False) -> ExpiryReport:
-        """Run the nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS; prompts and memories
-        have their own limits.
+        """Run the nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS.
 
         Raises ConflictError, with nothing deleted, when the run is unattended and the clock is not trusted
         (core.operations.expiry.trusts_clock).
         """
         days = self._settings.conversation_expire_days
+        return await self._expire(days, "schedule", confirmed=not unattended)
+
+    async def _expire(self, days: int, reason: Reason, *, confirmed: bool) -> ExpiryReport:
         memory_days = self._settings.memory_expire_days
-        report = await self._retention.expire(
-            days, "schedule", confirmed=not unattended, memory_days=memory_days
-        )
+        report = await self._retention.expire(days, reason, confirmed=confirmed, memory_days=memory_days)
         # Only after `expire`: a clock that is not trusted must not delete prompts either.
         await self._retention.forget_prompts(self._settings.prompt_keep_days)
         await self.sweep_images(ABANDONED_IMAGES_S)

@@ -102,7 +102,8 @@ class ExpiryReport:
 
     `sessions` counts the matched turns by session. `unparsable` turns have no readable time, and are kept
     (`unparsable_ids`: the first of them); so are the `held` ones, old turns of a session on hold.
-    `sessions_removed` had no turn left. Bytes are None if the engine does not report them. `refusal` is why
+    `sessions_removed` had no turn left; `memories_matched` were neither learned nor used for longer than
+    allowed. Bytes are None if the engine does not report them. `refusal` is why
     an unattended run would delete nothing.
     """
 
@@ -118,6 +119,7 @@ class ExpiryReport:
     held: int = 0
     sessions_removed: int = 0
     unparsable_ids: list[str] = field(default_factory=list)
+    memories_matched: int = 0
     memories_removed: int = 0
     summaries_removed: int = 0
     bytes_before: int | None = None

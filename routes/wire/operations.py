@@ -23,6 +23,7 @@ _EXPIRY = {
     "held": 0,
     "sessions_removed": 0,
     "unparsable_ids": [],
+    "memories_matched": 0,
     "memories_removed": 0,
     "summaries_removed": 0,
     "bytes_before": None,
@@ -61,7 +62,8 @@ class Cleanup(Reply):
     held: int = Field(description="Old turns of sessions on hold; they are kept.")
     sessions_removed: int = Field(description="Sessions removed because no turn was left.")
     unparsable_ids: list[str] = Field(description="The first of the turns without a readable time.")
-    memories_removed: int = Field(description="Memories derived from these turns.")
+    memories_matched: int = Field(description="Memories neither learned nor used for MEMORY_EXPIRE_DAYS.")
+    memories_removed: int = Field(description="Memories removed: those, and any that expire with their turn.")
     summaries_removed: int = Field(description="Summaries derived from these turns.")
     bytes_before: int | None = Field(description="Size on disk before; null: not reported by the engine.")
     bytes_after: int | None = Field(description="Size on disk after.")

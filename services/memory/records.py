@@ -211,15 +211,15 @@ class MemoryRecords:
             await self._store.delete(self._collection, by_ids(batch))
         self.forget_known()
 
+    async def count_aged(self, before_us: int) -> int:
+        """Count all owners' memories neither learned nor used since."""
+        return (await self._store.count(self._collection, _aged(before_us))).count
+
     async def expire(self, before_us: int) -> int:
-        """Delete all owners' memories neither learned nor used since. Returns how many."""
-        old = Filter(
-            must=[in_range("created_us", lt=before_us)],
-            must_not=[IS_SWITCH, in_range("last_used_us", gte=before_us)],
-        )
-        number = (await self._store.count(self._collection, old)).count
+        """Delete them. Returns how many."""
+        number = await self.count_aged(before_us)
         if number:
-            await self._store.delete(self._collection, matching(old))
+            await self._store.delete(self._collection, matching(_aged(before_us)))
             self.forget_known()
         return number
 
@@ -271,6 +271,13 @@ def _point(memory: Memory, vector: Sequence[float] | None) -> Point:
 
 def _of(owner: str, *conditions: Condition) -> Filter:
     return Filter(must=[equals("owner", owner), *conditions], must_not=[IS_SWITCH])
+
+
+def _aged(before_us: int) -> Filter:
+    return Filter(
+        must=[in_range("created_us", lt=before_us)],
+        must_not=[IS_SWITCH, in_range("last_used_us", gte=before_us)],
+    )
 
 
 def _requests(

@@ -63,7 +63,7 @@ class Retention:
         self._back_up = back_up
         self._one_at_a_time = asyncio.Lock()
 
-    async def preview(self, days: int) -> ExpiryReport:
+    async def preview(self, days: int, memory_days: int | None = None) -> ExpiryReport:
         """Report what a run would delete, and why it would be refused. Raises ValueError if days < 1."""
         now_us = self._clock()
         run = self._run(now_us, days)
@@ -71,8 +71,9 @@ class Retention:
         refusal = await self._doubt(now_us, days, matched)
         size = await self._space.size_bytes() if self._space else None
         total = await self._turns.count()
+        aged = await self._count_aged(memory_days)
         report = replace(run.so_far(), dry_run=True, refusal=refusal, total_after=total)
-        return replace(report, bytes_before=size, bytes_after=size)
+        return replace(report, memories_matched=aged, bytes_before=size, bytes_after=size)
 
     async def expire(
         self, days: int, reason: Reason, *, confirmed: bool = False, memory_days: int | None = None
@@ -91,18 +92,19 @@ class Retention:
         async with self._one_at_a_time, self._receipt_of_failure(run, note):
             await self._count_killed()
             size = await self._space.size_bytes() if self._space else None
-            matched = await run.find()
+            matched, aged = await run.find(), await self._count_aged(memory_days)
             doubt = await self._doubt(began_us, days, matched)
             if doubt and not confirmed:
                 raise ConflictError(doubt)
-            backup = await self._back_up() if matched and self._back_up else ""
-            with _reserve(matched):
+            backup = await self._back_up() if (matched or aged) and self._back_up else ""
+            with _reserve(matched or aged):
                 await run.delete(lambda points: note(run.so_far(), error=NOT_FINISHED, under_way=points))
-                aged = await self._forget_memories(memory_days)
+                forgotten = await self._forget_memories(memory_days)
                 after, details = await self._reclaim()
             total = await self._turns.count()
         report = replace(run.so_far(), total_after=total, bytes_before=size, bytes_after=after)
-        report = replace(report, memories_removed=report.memories_removed + aged)
+        forgotten += report.memories_removed
+        report = replace(report, memories_matched=aged, memories_removed=forgotten)
         log.info("cleanup_finished", reason=reason, matched=report.matched, deleted=report.deleted)
         mark = self._mark()
         details |= {"backup": backup} if backup else {}
@@ -119,8 +121,14 @@ class Retention:
         """Delete images that a crash left before their turn was stored. Returns the number of turns."""
         return await self._traces.sweep_images(self._turns, min_age_s) if self._traces else 0
 
+    async def _count_aged(self, days: int | None) -> int:
+        """Count the memories neither learned nor used for `days`; with None there are none."""
+        if days is None or self._traces is None:
+            return 0
+        return await self._traces.count_aged_memories(self._clock() - days * DAY_US)
+
     async def _forget_memories(self, days: int | None) -> int:
-        """None keeps them all. Returns how many were deleted."""
+        """Delete them. Returns how many."""
         if days is None or self._traces is None:
             return 0
         return await self._traces.expire_memories(self._clock() - days * DAY_US)
@@ -228,10 +236,10 @@ class Retention:
             error=error,
         )
         try:
-            with _reserve(report.matched):
+            with _reserve(report.matched or report.memories_matched):
                 return (await self._receipts.add(receipt, under_way)).receipt_id
         except DiskFullError:
-            if report.matched:
+            if report.matched or report.memories_matched:
                 raise
             log.warning("receipt_not_written", reason="the disk is full, and nothing was deleted")
             return ""

@@ -84,8 +84,12 @@ class TurnTraces:
         `erase_log`: every call reads it whole, however few the turns."""
         return await self._erase_stored(turns, memories=not self._memories_outlive)
 
+    async def count_aged_memories(self, before_us: int) -> int:
+        """Count the memories neither learned nor used since."""
+        return 0 if self._memories is None else await self._memories.count_aged(before_us)
+
     async def expire_memories(self, before_us: int) -> int:
-        """Delete memories neither learned nor used since. Returns how many."""
+        """Delete them. Returns how many."""
         return 0 if self._memories is None else await self._memories.expire(before_us)
 
     async def _erase_stored(self, turns: Mapping[str, Collection[str]], *, memories: bool) -> ErasedTraces:

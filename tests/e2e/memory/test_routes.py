@@ -291,13 +291,23 @@ async def test_a_memory_outlives_its_expired_turn_only_if_allowed(tmp_path: Path
         assert await contents(app) == (["用户的名字是张三"] if outlives else [])
 
 
-async def test_memories_expire_by_their_own_limit(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, "aged", conversation={"memory_expire_days": 30})
+@pytest.mark.parametrize("unattended", [True, False])
+async def test_memories_expire_by_their_own_limit(tmp_path: Path, unattended: bool) -> None:
+    settings = settings_of(
+        tmp_path, "aged", conversation={"memory_expire_days": 30, "backup_before_cleanup": True}
+    )
     async with open_app(settings) as app:
         old = (await write(app, "Bee hive number 1")).json()["memory"]["memory_id"]
         await write(app, "Bee hive number 2")
         await app.container.store.set_payload("memories", {"created_us": 1_000_000_000_000_000}, points=[old])
-        await app.container.conversations.cleanup_expired_conversations()
+        preview = (await app.client.post("/admin/cleanup")).json()
+        assert (preview["memories_matched"], preview["memories_removed"]) == (1, 0)
+        if unattended:
+            await app.container.conversations.cleanup_expired_conversations(unattended=True)
+        else:
+            by_hand = (await app.client.post("/admin/cleanup", params={"dry_run": False})).json()
+            assert (by_hand["memories_matched"], by_hand["memories_removed"]) == (1, 1)
         assert await contents(app) == ["Bee hive number 2"]
         receipts = await app.client.get("/admin/receipts", params={"kind": "expiry"})
-        assert [receipt["counts"]["memories"] for receipt in receipts.json()["receipts"]] == [1]
+        assert [each["counts"]["memories"] for each in receipts.json()["receipts"]] == [1]
+        assert all(each["details"]["backup"] for each in receipts.json()["receipts"])
