@@ -392,7 +392,9 @@ def _pipeline(
         conversations=history.conversations,
         summaries=history.summaries,
         queries=QueryBuilder(history.embedding, parts.today_in(conversation)),
-        retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
+        retriever=Retriever(
+            store, settings.store.knowledge_collection, settings.retrieval, embedding=history.embedding.name
+        ),
         reranking=_reranking(history, reranker),
         insert_block=InsertBlock(partial(library.text, "insert_block")),
         rewriter=QueryRewriter(partial(library.text, "rewrite"), settings.retrieval.rewrite_timeout_s),

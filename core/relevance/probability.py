@@ -56,11 +56,13 @@ NOT_SURE = SURE - 0.01
 LEADING, LEAD, LED_COVERAGE, LED_NEAR = 0.2, 0.2, 0.5, 0.5
 COMPANION_SHARE = 0.5  # of the threshold, for passages shown beside one that reached it
 TOKENS_ABROAD = 0.75  # of the other differences between texts in another language: so much is ignored
+WORDED = 0.4  # share of the question's words in the text that has most, from which words are full evidence
 CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than any in the question's language
 # For a text's tokens, in deviations from the level of random texts; and logits for each deviation that the
 # nearest lacks. An off-topic question has some words here, too, and one of its cosines is the highest.
 NEAR_ENOUGH, NEAR_ENOUGH_ABROAD = 0.4, 0.8
 FAR_LOGIT = 1.5
+FAR_DENSE, NEAR_DENSE = 2.5, 3.0  # deviations of the best cosine from which this counts less, and not at all
 UNKNOWN_SHARE = 0.37  # of a text's distance from sure, in logits: subtracted if no tokens show how near it is
 # Logits by which a text with all of the last answer leads one with none of it, for a possible follow-up. From
 # .5 to 3, higher values put more right texts first, but 1 loses some of MTRAG-UN's, 1.5 some that change
@@ -227,8 +229,9 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     learnt = coefficients.tokens
     tokens = features.tokens(learnt.levels) if learnt else None
     gains = features.part_gains
-    chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
-    chances = _by_distance(None if tokens is None else tokens[:, 0], features.abroad, chances)
+    question = features.question
+    chances = probabilities(features.rows, question, coefficients, tokens, gains)
+    chances = _by_distance(None if tokens is None else tokens[:, 0], features.abroad, question, chances)
     if features.foreign.any():
         chances = _raised(chances, dictionary_gains(features.translated, features.foreign))
         chances = with_twins(features.candidates, chances, features.foreign, features.query.tokens)
@@ -249,18 +252,22 @@ def probabilities(
     together, learnt = coefficients.together, coefficients.tokens
     if tokens is not None and learnt is not None:
         compared = _by_tokens_abroad(scores, tokens, rows[:, FEATURES.index("foreign")])
+        compared = _by_tokens_alone(compared, rows[:, FEATURES.index("coverage")])
         scores = learnt.candidate.of(scored(compared, tokens), SCORED) + PART_GAIN * part_gains
         whole = learnt.question.of(topped(whole, tokens), TOPPED)
         together = learnt.together
     return logistic(together.of(scores, float(whole[0])))
 
 
-def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Matrix:
-    """Lower all if not even the nearest text is near enough: the question is about something else."""
+def _by_distance(nearness: Matrix | None, abroad: Matrix, question: Matrix, chances: Matrix) -> Matrix:
+    """Lower all if not even the nearest text is near enough: the question is about something else. Unless its
+    vector is near: the tokens of a story around a question are far from every text."""
     if nearness is None:
         return _raised(chances, UNKNOWN_SHARE * np.minimum(0.0, _logits(chances) - logit(SURE)))
     enough = NEAR_ENOUGH + (NEAR_ENOUGH_ABROAD - NEAR_ENOUGH) * abroad
-    return _raised(chances, FAR_LOGIT * np.minimum(0.0, (nearness - enough).max()))
+    top_dense = question[QUESTION_FEATURES.index("top_dense")]
+    agreed = np.interp(top_dense, (FAR_DENSE, NEAR_DENSE), (1.0, 0.0))
+    return _raised(chances, FAR_LOGIT * agreed * np.minimum(0.0, (nearness - enough).max()))
 
 
 def _raised(chances: Matrix, logits: Matrix) -> Matrix:
@@ -277,6 +284,13 @@ def _by_tokens_abroad(scores: Matrix, tokens: Matrix, foreign: Matrix) -> Matrix
         return scores
     compared: Matrix = scores + TOKENS_ABROAD * foreign * (scores.max() - scores)
     return compared
+
+
+def _by_tokens_alone(scores: Matrix, coverage: Matrix) -> Matrix:
+    """The fewer of the question's words any text has, the less other differences count than tokens: which
+    texts have two words of a story says little."""
+    worded = min(1.0, coverage.max() / WORDED)
+    return np.asarray(scores.max() + worded * (scores - scores.max()))
 
 
 def scored(scores: Matrix, tokens: Matrix) -> Matrix:

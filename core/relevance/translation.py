@@ -7,9 +7,10 @@ Source: CC-CEDICT (MDBG; CC BY-SA 4.0), built by scripts.training.translations; 
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -29,9 +30,11 @@ from core.relevance.sparse import (
     word_pieces,
     words_of,
 )
-from core.relevance.tokens import QuestionTokens, likeness
+from core.relevance.tokens import Floats, QuestionTokens, likeness
 
 Matrix = npt.NDArray[np.float64]
+QuestionMeans = Mapping[bool, Floats]
+"""Whether questions are Chinese → the mean of their vectors."""
 
 SOURCE = Path(str(files("core.relevance") / "coefficients" / "translations.sqlite3"))
 MAX_WORDS = 3  # of one meaning
@@ -44,9 +47,27 @@ TWIN_LEAD = 0.02  # of cosine; with E5 the second text on a subject is .01 behin
 # this one lacks; and, for all of them, for the best one's share beyond the usual.
 TRANSLATED = 3.0
 BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
+COMMON_SHARE = (
+    0.7  # of what questions in one language have in common: left out when texts in another are searched
+)
 SHARED_NUMBERS = 0.5  # of the text with fewer; some are words in one of the languages
 MIN_WEIGHT = 0.6  # of a Chinese term that is a word, not a bigram within a word or between two
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+
+
+@lru_cache(maxsize=2)
+def load_question_means(embedding: str) -> QuestionMeans:
+    """Return none for an unknown embedding. Source: core/relevance/coefficients/tokens-*.json; how they were
+    computed: docs/decisions/0078."""
+    source = files("core.relevance") / "coefficients" / f"tokens-{embedding.replace('/', '_')}.json"
+    read = json.loads(source.read_text(encoding="utf-8"))["vectors"] if source.is_file() else {}
+    return {name == "zh": np.array(mean, np.float32) for name, mean in read.items()}
+
+
+def without_common(vector: Sequence[float], mean: Floats) -> Floats:
+    """Return the question's vector without most of what it shares with all questions in its language: that
+    says nothing about the subject, and is near some texts in another language whatever they say."""
+    return np.asarray(np.asarray(vector, np.float32) - np.float32(COMMON_SHARE) * mean)
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,12 @@ class Search:
         self._container = container
         self._queries = QueryBuilder(container.embedding)
         names = container.settings.store
-        self._retriever = Retriever(container.store, names.knowledge_collection, RetrievalSettings())
+        self._retriever = Retriever(
+            container.store,
+            names.knowledge_collection,
+            RetrievalSettings(),
+            embedding=container.embedding.name,
+        )
         self._sampled: dict[str, Sampled] = {}
 
     async def __call__(

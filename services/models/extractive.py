@@ -48,9 +48,8 @@ FAR = 0.1  # a passage with less is not quoted after the best; nor one below SEC
 AS_MANY = 0.7  # of the words in the best quote: another quote without a new word is shown beside it
 MAX_NEAR = 3  # passages; also of those quoted for each part if none is sure
 MAX_ALIKE = 12
-# Below SURE, a passage shown for its probability alone is cut to what one needs to judge it, and below LIKELY
-# only one is shown: with 300 characters, or without the last one, readers lose answers. In another language
-# no words select a part of it, so it is shown whole.
+# Below SURE, a passage shown for its probability alone is cut to what one needs to judge it: with 300
+# characters, readers lose answers. In another language no words select a part of it, so it is shown whole.
 MAX_TAIL_CHARS, LIKELY = 450, 0.2
 MISSING = 0.35  # of a part's words; if the best quote has fewer, the documents do not mention it
 PIECE_CHARS = 24
@@ -347,7 +346,7 @@ def _tail(
 ) -> Iterator[Quote]:
     """Yield the passages shown for their probability alone, cut to what one needs to judge them."""
     best = passages[0].relevance
-    for at in last[: None if best >= LIKELY else 1]:
+    for at in last:
         is_cut = readable[at] and best < SURE
         yield quotables.beginning(at, MAX_TAIL_CHARS if is_cut else MAX_BEGINNING_CHARS)
 

@@ -20,6 +20,7 @@ from core.knowledge import (
     days,
 )
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
+from core.relevance.translation import load_question_means, without_common
 from core.text import is_for_reader
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore
@@ -28,8 +29,8 @@ from services.store.points import any_of, equals, has_id, in_range, of_sample, s
 DENSE = "dense"
 SPARSE = "sparse"
 LIST_DEPTH = 1.5  # times the candidates kept: a chunk lower in several lists can beat one of a single list
-MAX_FOREIGN = 4  # at most so many of the candidates are reserved for the nearest in another language
-SLOTS_PER_FOREIGN = 5  # one reserved candidate for this many
+MAX_FOREIGN = 6  # at most so many of the candidates are reserved for the nearest in another language
+SLOTS_PER_FOREIGN = 3  # one reserved candidate for this many
 MAX_TRANSLATED = 3  # top passages whose translation into the question's language is searched for
 TRANSLATION_COSINE = 0.87  # 7 of 10 chunks of the guide have a translation as near, hardly any another chunk
 DEPTH_FACTOR = 8  # how many times deeper the lists are searched, once, if copies of the same texts fill them
@@ -128,6 +129,7 @@ class Retriever:
     collection: str
     settings: RetrievalSettings
     fusion: Fusion = FUSION
+    embedding: str = ""  # selects the mean of question vectors; unknown ones have none
 
     async def search(
         self,
@@ -207,9 +209,7 @@ class Retriever:
         """Return the candidates, and whether copies displaced other chunks further down the lists."""
         lists = _lists_of(query)
         requests = [_request(query.forms[form], kind, point_filter, depth) for form, kind in lists]
-        # cosines across languages are lower: these may all rank below any text in the question's language
-        foreign_only = _in_language(point_filter, not query.is_chinese)
-        requests.append(_request(query.forms[0], DENSE, foreign_only, MAX_FOREIGN))
+        requests.append(self._across_languages(query, point_filter))
         *responses, foreign = await self.store.query_batch_points(self.collection, requests)
         trusts = {DENSE: self.fusion.dense_weight, SPARSE: self.fusion.sparse_weight}
         rankings = [
@@ -226,6 +226,14 @@ class Retriever:
         short = copies > 0 and len(firsts) < self.settings.reranker_input_top_n
         crowded = short and any(len(ranking.points) >= depth for ranking in rankings)
         return _candidates(rankings, dict(fused), firsts), crowded
+
+    def _across_languages(self, query: Query, point_filter: Filter) -> QueryRequest:
+        """Search only texts in the other language: their cosines are lower, so that they may all rank below
+        any text in the question's language."""
+        form, mean = query.forms[0], load_question_means(self.embedding).get(query.is_chinese)
+        if mean is not None:
+            form = replace(form, dense=without_common(form.dense, mean).tolist())
+        return _request(form, DENSE, _in_language(point_filter, not query.is_chinese), MAX_FOREIGN)
 
     def _with_foreign(self, order: Sequence[str], foreign: Sequence[str]) -> list[str]:
         """Return the fused order, with missing foreign-language chunks as the last candidates kept."""

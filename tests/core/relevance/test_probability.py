@@ -281,6 +281,44 @@ def test_a_question_whose_tokens_are_near_no_text_has_another_subject(share: flo
     assert judged[0].probability > 2 * judged[1].probability
 
 
+@pytest.mark.parametrize(
+    ("question", "by_words"),
+    [
+        ("My brother lost his receipt.", True),
+        (
+            "It is for my brother, who turns thirty on Friday and whom I have not seen for half a year: "
+            "could you do it up in nice paper, with ribbons and everything, and what would that set me back?",
+            False,
+        ),
+    ],
+)
+def test_two_words_of_a_long_story_count_less_than_its_tokens(question: str, by_words: bool) -> None:
+    """Discriminates: the text that happens to mention a brother first, whatever the question means."""
+    query, tokens = with_tokens(ask(question))
+    texts = ["My brother lost the receipt. Is the warranty gone?", "Presents are wrapped for 3.50."]
+    worded, meant = (
+        replace(candidate(text, at, 0.84), signs=signs_of(tokens, share))
+        for at, (text, share) in enumerate(zip(texts, (0.5, 0.6), strict=True), 1)
+    )
+    first, second = judge(query, [worded, meant], E5)
+    assert (first.probability > second.probability) is by_words
+
+
+@pytest.mark.parametrize(("cosine", "is_shown"), [(0.82, False), (0.9, True)])
+def test_a_story_around_a_question_does_not_make_it_one_about_something_else(
+    cosine: float, is_shown: bool
+) -> None:
+    """Discriminates: refusing because most of its words are in no text, although its vector is near one."""
+    query, tokens = with_tokens(ask("My brother turns thirty. Could you do it up in nice paper?"))
+    texts = ["Can you wrap a present? Yes.", "Returns are free.", "Tents are sewn in Ghent."]
+    listed = [
+        replace(candidate(text, n, cosine - 0.02 * n), signs=signs_of(tokens, 0.1))
+        for n, text in enumerate(texts, 1)
+    ]
+    judged = judge(query, listed, E5)
+    assert bool(apply_threshold(judged, THRESHOLD, 10, query.question)) is is_shown
+
+
 def test_of_equal_passages_the_one_with_a_part_about_the_question_wins() -> None:
     """Discriminates: averaging away one article among several; ranking a chunk of an earlier release lower
     for parts it does not have."""

@@ -8,7 +8,7 @@ from core.prompt.layouts import ReadBack
 from services.models.extractive import answer
 
 
-@pytest.mark.parametrize(("relevance", "chars", "shown"), [(0.5, 900, 3), (0.3, 480, 3), (0.15, 480, 2)])
+@pytest.mark.parametrize(("relevance", "chars", "shown"), [(0.5, 900, 3), (0.3, 480, 3), (0.15, 480, 3)])
 def test_a_merely_close_passage_is_shortened_to_what_is_needed_to_judge_it(
     relevance: float, chars: int, shown: int
 ) -> None:
