@@ -282,4 +282,6 @@ def test_chinese_names_are_those_beside_what_announces_a_person() -> None:
 
 def test_english_names_are_two_capitalised_words_where_a_name_stands() -> None:
     assert people_in("The bar is led by Anil Mehta, ask Dr Helga Brandt.") == ["Anil Mehta", "Helga Brandt"]
+    assert people_in('"Money": Inga Solberg-Lim, inga@example.') == ["Inga Solberg-Lim"]
+    assert people_in("Contact Ana Ruiz-Gil (ext. 12). Jean-Luc Roy deals with it.") == ["Ana Ruiz-Gil"]
     assert people_in("Who directs Glass Cousins? The Main Stage, the Box office.") == []
