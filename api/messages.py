@@ -43,6 +43,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "有工具服务器暂时不可用，本轮没有它的工具。",
         "A tool server is unavailable: this answer was written without its tools.",
     ),
+    "tools_missing": (
+        "请求里有的工具，服务器上没有这个名字。",
+        "A tool of the request does not exist: its server has none of this name.",
+    ),
     "tools_unapproved": (
         "有工具调用没有及时得到批准，没有执行。",
         "A tool call was not approved in time and was not made.",

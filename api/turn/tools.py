@@ -126,6 +126,11 @@ class TurnTools:
         if down:
             code = WarnCode.TOOLS_UNAVAILABLE
             self._report(TurnStage.WARNING, message=code, code=code, servers=down)
+        offered = {tool.name for tools in lists for tool in tools}
+        up = tuple(f"{source.name}__" for source, tools in zip(named, lists, strict=True) if tools)
+        if missing := [name for name in self._names if name.startswith(up) and name not in offered]:
+            code = WarnCode.TOOLS_MISSING
+            self._report(TurnStage.WARNING, message=code, code=code, tools=len(missing))
 
     def _wants(self, table: str) -> bool:
         return any(name == table or name.startswith(f"{table}__") for name in self._names)

@@ -49,6 +49,7 @@ class WarnCode(StrEnum):
     RERANKER_UNAVAILABLE = "reranker_unavailable"
     ANSWER_CUT = "answer_cut"
     TOOLS_UNAVAILABLE = "tools_unavailable"
+    TOOLS_MISSING = "tools_missing"
     TOOLS_UNAPPROVED = "tools_unapproved"
     SUMMARIZED = "summarized"
 

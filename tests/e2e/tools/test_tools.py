@@ -314,6 +314,15 @@ async def test_a_server_that_is_down_is_a_warning_and_the_question_is_answered(a
     assert [each["code"] for each in turn["warnings"]] == ["tools_unavailable"]
 
 
+async def test_a_mistyped_tool_is_a_warning(asking: Asking) -> None:
+    """Discriminates: answering without it as if it had not been asked for."""
+    streamed = await asking.ask("openai", Step("好。"), tools=["t__ehco", "t__echo", "down__any"])
+    assert asking.stub.offered(0) == ["t__echo"]
+    warnings = {each["code"]: each for each in (await asking.turn(streamed))["warnings"]}
+    assert set(warnings) == {"tools_missing", "tools_unavailable"}
+    assert warnings["tools_missing"]["tools"] == 1
+
+
 async def test_a_conversation_with_tools_is_exported_and_imported(asking: Asking) -> None:
     steps = (Step("看看。", [("c1", "t__echo", {"text": "晴"})]), Step("晴。"))
     streamed = await asking.ask("openai", *steps)
