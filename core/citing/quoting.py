@@ -39,6 +39,7 @@ from core.relevance.query import Query, asks_for_step, explanation_of, wording
 from core.relevance.sparse import MIN_WORD_WEIGHT, WeightedTerm, presence, question_terms
 
 MAX_ROWS = 5
+MANY = 3  # questions of an FAQ
 SEVERAL = 2  # items from which a list is counted
 MAX_COUNTED_ROWS = 20  # rows of a table that are quoted when they are counted
 MAX_CODE_CHARS = 1_500  # characters quoted of a block
@@ -133,13 +134,14 @@ class Quotables:
         picks = entries or names or known.meant or (query.meant and asks_for_step(query.question))
         whole = set() if entries else self._in_full(known, chosen, None if picks else AnswerKind.of(asked))
         whole -= {self._candidates[at].passage for at in known.meant}
+        whole |= self._all_but_one(chosen)
         written: dict[tuple[int, int], Quote] = {}
         for at in chosen:
             passage, unit = self._candidates[at].passage, self._candidates[at].unit
             listing = self._counted(asked, at)
             items = len(listing.items) if listing and self._is_whole(listing, at) else 0
             if passage in whole:
-                text, start = beginning(self._passages[passage][1], MAX_UNIT_CHARS), 0
+                text, start = beginning(self._passages[passage][1], MAX_BEGINNING_CHARS), 0
             else:
                 quoted = self._whole_list(at) if listing else self._written(query, known, at, chosen, names)
                 text = under(unit.head, quoted)
@@ -182,6 +184,16 @@ class Quotables:
             if answer_kind and self._may_be_beside(known, at, answer_kind)
         }
         return {at for at in several | beside if len(self._passages[at][1]) <= MAX_UNIT_CHARS}
+
+    def _all_but_one(self, chosen: Sequence[int]) -> set[int]:
+        """Return the passages of an FAQ with all but one question chosen: words do not tell which answers."""
+        pairs = {at: one for at, one in enumerate(self._candidates) if one.unit.kind is UnitKind.PAIR}
+        starts = (
+            {(pairs[at].passage, pairs[at].unit.start) for at in some if at in pairs}
+            for some in (pairs, chosen)
+        )
+        every, own = (Counter(passage for passage, _ in each) for each in starts)
+        return {passage for passage, times in own.items() if MANY <= times == every[passage] - 1}
 
     def _may_be_beside(self, known: _Asked, at: int, answer_kind: AnswerKind) -> bool:
         """True if the passage has the requested number, time or cause and the unit has not; or, in the best

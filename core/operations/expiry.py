@@ -103,8 +103,8 @@ class ExpiryReport:
     `sessions` counts the matched turns by session. `unparsable` turns have no readable time, and are kept
     (`unparsable_ids`: the first of them); so are the `held` ones, old turns of a session on hold.
     `sessions_removed` had no turn left; `memories_matched` were neither learned nor used for longer than
-    allowed. Bytes are None if the engine does not report them. `refusal` is why
-    an unattended run would delete nothing.
+    allowed. Bytes are None if the engine does not report them. `refusal` is why an unattended run would
+    delete nothing.
     """
 
     cutoff: str

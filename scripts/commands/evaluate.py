@@ -11,7 +11,7 @@ conversations (every line with scope and turn_index), each scope is a session, a
 A set of whole turns has questions.jsonl {question, history?, language?, kind?, answerable?, documents?,
 passage?, answers?, sections?, split?} and documents/, files of any supported format; without documents/,
 questions are asked of the bundled guide. Each question is answered without a language model: is the answering
-passage ranked first, cited, and readable in the answer; is an unanswerable question refused?
+passage ranked first, in the prompt, cited, and readable in the answer; is an unanswerable question refused?
 
 The first table compares with plain lists of the same store: by meaning (dense), by words (sparse), both fused
 by rank (rrf), and fused with the set's own rewrite, which the product never sees. FOLDER/baselines.json

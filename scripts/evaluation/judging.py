@@ -26,8 +26,8 @@ from scripts.evaluation.sets import TURNS_FILE, Message, SetRow, rows_of
 
 AMONG = 3
 TURN_COLUMNS = (
-    "set", "answerable", "right first", f"among {AMONG}", "cited", "readable", "wrongly refused",
-    "unanswerable", "as sure", "as closest", "refused", "right language",
+    "set", "answerable", "right first", f"among {AMONG}", "in the prompt", "cited", "readable",
+    "wrongly refused", "unanswerable", "as sure", "as closest", "refused", "right language",
 )  # fmt: skip
 _UNSEEN = re.compile(r"[\s*`>\\]+")
 Language = Literal["zh", "en", ""]
@@ -121,6 +121,7 @@ class Outcome:
     reply: Reply
     first: bool | None
     among: bool | None
+    prompted: bool | None
     cited: bool | None
     readable: bool | None
     in_language: bool | None
@@ -129,7 +130,7 @@ class Outcome:
 def judge(question: TurnQuestion, ranked: Sequence[Hit], reply: Reply) -> Outcome:
     """`ranked` is the order before the threshold, best first."""
     right = [question.is_answered_by(hit) for hit in ranked[:AMONG]]
-    cited = any(question.is_answered_by(hit) for hit in reply.sources if hit.cited)
+    prompted = [hit for hit in reply.sources if question.is_answered_by(hit)]
     own = question.language or ("zh" if is_mostly_chinese(question.question) else "en")
     expected = own if reply.verdict == "refused" else question.answer_language or own
     return Outcome(
@@ -137,7 +138,8 @@ def judge(question: TurnQuestion, ranked: Sequence[Hit], reply: Reply) -> Outcom
         reply,
         first=any(right[:1]) if question.is_judged else None,
         among=any(right) if question.is_judged else None,
-        cited=cited if question.is_judged else None,
+        prompted=bool(prompted) if question.is_judged else None,
+        cited=any(hit.cited for hit in prompted) if question.is_judged else None,
         readable=question.is_readable_in(reply.text) if question.is_judged and question.answers else None,
         in_language=is_mostly_chinese(reply.text) == (expected == "zh") if reply.text else None,
     )
@@ -151,6 +153,7 @@ class TurnFigures:
     answerable: int
     first: float | None
     among: float | None
+    prompted: float | None
     cited: float | None
     readable: float | None
     refused_wrongly: float | None
@@ -168,6 +171,7 @@ def turn_figures(outcomes: Sequence[Outcome]) -> TurnFigures:
         answerable=len(right),
         first=_share(each.first for each in right),
         among=_share(each.among for each in right),
+        prompted=_share(each.prompted for each in right),
         cited=_share(each.cited for each in right),
         readable=_share(each.readable for each in right),
         refused_wrongly=_share(each.reply.verdict == "refused" for each in right),

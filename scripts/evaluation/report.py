@@ -130,7 +130,8 @@ def write_run(path: Path, answers: Sequence[Answer]) -> None:
 
 
 def write_turns(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Write {question, kind, answer, verdict, probability, first, among, cited, readable, in_language}."""
+    """Write {question, kind, answer, verdict, probability, first, among, prompted, cited, readable,
+    in_language}."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as run:
         for each in outcomes:
@@ -142,7 +143,8 @@ def write_turns(path: Path, outcomes: Sequence[Outcome]) -> None:
                 "probability": max((hit.probability for hit in each.reply.sources), default=0.0),
             }
             row |= {
-                name: getattr(each, name) for name in ("first", "among", "cited", "readable", "in_language")
+                name: getattr(each, name)
+                for name in ("first", "among", "prompted", "cited", "readable", "in_language")
             }
             run.write(json.dumps(row, ensure_ascii=False) + "\n")
 

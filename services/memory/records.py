@@ -216,7 +216,7 @@ class MemoryRecords:
         return (await self._store.count(self._collection, _aged(before_us))).count
 
     async def expire(self, before_us: int) -> int:
-        """Delete them. Returns how many."""
+        """Delete all owners' memories neither learned nor used since. Returns how many."""
         number = await self.count_aged(before_us)
         if number:
             await self._store.delete(self._collection, matching(_aged(before_us)))

@@ -40,7 +40,7 @@ from services.models.lean import LeanLLM
 MODEL_NAME = "extractive"
 # Shares of the best relevance:
 WORTH_QUOTING = 0.7
-NEARLY = 0.6  # a passage with this much is shown beside the best, whatever its words
+NEARLY = 0.6  # one with this much is shown beside the best, whatever its words; SECOND if that is not LIKELY
 AS_GOOD = 0.9  # a passage in the reader's language with this much comes first
 WEAK = 0.35  # a passage with less is not shown for its language alone
 SECOND = 0.3  # the second passage is shown, too, if no quote has most of the words
@@ -273,7 +273,7 @@ def _answered(
     kinds = _kinds(query)
     by_part = _by_part(query, quotables, passages, kinds)
     most = max(map(_coverage, by_part.values()))
-    is_clear, near = most >= CLEAR_COVERAGE, _with_share(NEARLY, passages[:MAX_NEAR])
+    is_clear, near = most >= CLEAR_COVERAGE, _with_share(_nearly(passages), passages[:MAX_NEAR])
     blank = [part for part, quotes in by_part.items() if _coverage(quotes) < min(MISSING, most)]
     by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
     blocks = _distinct(sorted(by_words, key=lambda quote: (not is_clear or near == [0]) and quote.passage))
@@ -329,6 +329,10 @@ def _by_part(
 def _with_share(share: float, passages: Sequence[Passage]) -> list[int]:
     """Return the indices of passages with at least this share of the best one's relevance."""
     return [at for at, each in enumerate(passages) if each.relevance >= share * passages[0].relevance]
+
+
+def _nearly(passages: Sequence[Passage]) -> float:
+    return NEARLY if passages[0].relevance >= LIKELY else SECOND
 
 
 def _far(passages: Sequence[Passage]) -> float:

@@ -89,7 +89,7 @@ class TurnTraces:
         return 0 if self._memories is None else await self._memories.count_aged(before_us)
 
     async def expire_memories(self, before_us: int) -> int:
-        """Delete them. Returns how many."""
+        """Delete memories neither learned nor used since. Returns how many."""
         return 0 if self._memories is None else await self._memories.expire(before_us)
 
     async def _erase_stored(self, turns: Mapping[str, Collection[str]], *, memories: bool) -> ErasedTraces:

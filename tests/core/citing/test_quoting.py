@@ -127,6 +127,20 @@ def test_a_short_list_of_questions_is_not_quoted_whole(question: str, quotes: se
     assert {*quoted(question, "\n".join(ASKED))} == quotes
 
 
+def test_a_list_of_questions_is_quoted_whole_rather_than_all_but_one() -> None:
+    """Discriminates: three answers with some of the words, without the fourth, which is meant."""
+    texts = (
+        "**Q: Can I buy online?**\nA: Yes.",
+        "**Q: Must I buy much?**\nA: No.",
+        "**Q: Do you ship what I buy?**\nA: Yes.",
+        "**Q: Do you lend units?**\nA: For 45 days.",
+        "**Q: Is there a shop?**\nA: No.",
+    )
+    asked = "can we try some before we buy"
+    assert quoted(asked, "\n\n".join(texts[:4])) == ["\n\n".join(texts[:4])]
+    assert {*quoted(asked, "\n\n".join(texts))} == {*texts[:3]}
+
+
 def test_without_matching_words_the_nearest_question_of_a_list_is_quoted() -> None:
     """Discriminates: the first questions of a list, up to a thousand characters of unrelated answers."""
     text, query = "\n".join(ASKED), Query("Can I swap?", (QueryForm("", [], SparseTerms([], [])),))

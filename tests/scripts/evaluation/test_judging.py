@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_a_passage_counts_whatever_markup_it_contains_but_only_in_its_own_docume
     assert (outcome.first, outcome.among, outcome.cited, outcome.readable) == (False, True, True, None)
     assert not judge(asked(documents=["other.md"]), [RIGHT], replied(RIGHT)).first
     assert not judge(asked(), [RIGHT], replied(WRONG)).cited
+
+
+def test_a_passage_may_be_in_the_prompt_without_being_cited() -> None:
+    """Discriminates: what a model could have answered from, counted as what this answer quotes."""
+    unused = judge(asked(), [RIGHT], replied(WRONG, replace(RIGHT, cited=False)))
+    assert (unused.prompted, unused.cited) == (True, False)
+    assert not judge(asked(), [RIGHT], replied(WRONG)).prompted
 
 
 def test_every_fact_must_be_in_the_answer_in_one_of_its_alternatives() -> None:
@@ -87,7 +95,7 @@ def test_shares_only_count_the_questions_they_apply_to() -> None:
     )
     assert list(groups) == ["", "en", "far", "unjudged"]
     shown = turns_table([("hr", {"far": groups["far"]})]).splitlines()
-    assert shown[2] == "| hr far | 0 | – | – | – | – | – | 2 | 0.500 | 0.000 | 0.500 | 1.000 |"
+    assert shown[2] == "| hr far | 0 | – | – | – | – | – | – | 2 | 0.500 | 0.000 | 0.500 | 1.000 |"
 
 
 def test_questions_are_read_with_their_history_and_from_one_half(tmp_path: Path) -> None:

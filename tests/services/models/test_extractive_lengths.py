@@ -43,6 +43,17 @@ def test_few_passages_are_shown_as_merely_close(chances: tuple[float, ...], show
     assert [at for at in range(1, 5) if f"[{at}]" in text] == shown
 
 
+@pytest.mark.parametrize(("best", "shown"), [(0.15, [1, 2, 3]), (0.3, [1, 2])])
+def test_the_order_of_improbable_passages_says_little(best: float, shown: list[int]) -> None:
+    """Discriminates: hiding the third although the first is hardly more probable than it."""
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{best * share}">\nPier {at}.\n</passage>'
+        for at, share in ((1, 1), (2, 0.7), (3, 0.4), (4, 0.4))
+    )
+    text = answer(ReadBack(passages, "Who designed this?", ()))
+    assert [at for at in range(1, 5) if f"[{at}]" in text] == shown
+
+
 def test_a_table_that_continues_in_another_passage_says_where() -> None:
     """Discriminates: a part of a table that looks complete; taking a table of two sections for one."""
     table = "| Prize | Sum |\n|---|---|\n| {} | {} |"
