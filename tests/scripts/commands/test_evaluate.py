@@ -140,7 +140,7 @@ def test_a_folder_of_documents_is_asked_through_whole_turns(measured: tuple[Path
 
 
 def test_without_documents_the_product_s_own_guide_is_asked(measured: tuple[Path, str]) -> None:
-    assert "| guide | 1 | 1.000 | 1.000 | 1.000 | – | 0.000 | 0 |" in measured[1]
+    assert "| guide | 1 | 1.000 | 1.000 | 1.000 | 1.000 | – | 0.000 | 0 |" in measured[1]
 
 
 def test_the_plots_show_everything_that_was_measured(measured: tuple[Path, str]) -> None:
