@@ -47,9 +47,7 @@ TWIN_LEAD = 0.02  # of cosine; with E5 the second text on a subject is .01 behin
 # this one lacks; and, for all of them, for the best one's share beyond the usual.
 TRANSLATED = 3.0
 BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
-COMMON_SHARE = (
-    0.7  # of what questions in one language have in common: left out when texts in another are searched
-)
+COMMON_SHARE = 0.7  # left out of what questions in a language share, when texts in another are searched
 SHARED_NUMBERS = 0.5  # of the text with fewer; some are words in one of the languages
 MIN_WEIGHT = 0.6  # of a Chinese term that is a word, not a bigram within a word or between two
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")

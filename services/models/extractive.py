@@ -50,6 +50,7 @@ MAX_NEAR = 3  # passages; also of those quoted for each part if none is sure
 MAX_ALIKE = 12
 # Below SURE, a passage shown for its probability alone is cut to what one needs to judge it: with 300
 # characters, readers lose answers. In another language no words select a part of it, so it is shown whole.
+# Below LIKELY the order of the first few says little, and those far behind are left out.
 MAX_TAIL_CHARS, LIKELY = 450, 0.2
 MISSING = 0.35  # of a part's words; if the best quote has fewer, the documents do not mention it
 PIECE_CHARS = 24

@@ -128,7 +128,7 @@ class Retention:
         return await self._traces.count_aged_memories(self._clock() - days * DAY_US)
 
     async def _forget_memories(self, days: int | None) -> int:
-        """Delete them. Returns how many."""
+        """Delete the memories neither learned nor used for `days`; None keeps all. Returns how many."""
         if days is None or self._traces is None:
             return 0
         return await self._traces.expire_memories(self._clock() - days * DAY_US)
