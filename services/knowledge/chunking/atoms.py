@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 from core.citing.passages import sentences
 from core.text import ITEM, Block, BlockKind, Line, blocks_of, items_of, lines_of
@@ -182,6 +182,8 @@ def _block_atoms(
             return _list_atoms(text, span, ruler, MAX_LIST_DEPTH)
         case BlockKind.PARAGRAPH if entries := _entries(text, span):
             return _entry_atoms(text, entries, ruler)
+        case BlockKind.PARAGRAPH if len(lines := _whole_lines(text, span)) > 1:
+            return _entry_atoms(text, lines, ruler)
         case BlockKind.PARAGRAPH:
             return _sentence_atoms(text, span, ruler)
 
@@ -242,6 +244,18 @@ def _entries(text: str, span: Span) -> list[Line]:
     if len(starts) < _MIN_ENTRIES or len(starts) * MAX_ENTRY_LINES < len(lines):
         return []
     starts = [*dict.fromkeys((span.start, *starts))]
+    return [Line(start, end) for start, end in zip(starts, [*starts[1:], span.end], strict=True)]
+
+
+def _whole_lines(text: str, span: Span) -> list[Line]:
+    """Return its lines; one that ends no sentence, with the next: its text is wrapped."""
+    lines = [*lines_of(text, span.start, span.end)]
+    starts = [
+        line.start
+        for before, line in pairwise(lines)
+        if _SENTENCE_END.search(text, max(before.start, before.end - _MAX_LEAD_CHARS), before.end)
+    ]
+    starts = [span.start, *starts]
     return [Line(start, end) for start, end in zip(starts, [*starts[1:], span.end], strict=True)]
 
 

@@ -15,6 +15,7 @@ from llama_index.core.schema import Document
 from core.errors import UnreadableDocumentError, UnsupportedMediaError
 from core.formats import DocumentFormat, format_of, is_supported
 from core.text import scrub
+from services.adapters.readers.code import add_mail_text
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.documents import read_sections
 from services.adapters.readers.outline import Outline, with_dates
@@ -166,7 +167,7 @@ class _Reading:
         elif kind == "text/html":
             self._html(body_text(part), level)
         elif kind.startswith("text/"):
-            self.outline.block(body_text(part).replace("\r\n", "\n"))
+            add_mail_text(self.outline, body_text(part).replace("\r\n", "\n"), level)
 
     def _html(self, text: str, level: int) -> None:
         """Headings in a mail are only layout, so they become paragraphs."""

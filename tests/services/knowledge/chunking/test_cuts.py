@@ -92,6 +92,15 @@ def test_an_item_too_long_for_a_chunk_keeps_its_own_line_with_its_first_sub_item
     assert "第0种" in chunk_with("报销需要的材料", texts(f"- 甲\n{item}\n- 乙"))
 
 
+def test_a_line_that_fits_is_not_split() -> None:
+    """Discriminates: chunks filled with sentences, which end within an article."""
+    article = "第{}条 旷工两天的，给予记过。代人打卡的，双方同罚。酒后上岗的，停职一天。公示三天。"
+    articles = [article.format(at) for at in range(10, 30)]
+    chunks = texts("\n".join(articles), 70)
+    assert len(chunks) > 3
+    assert "\n".join(chunks) == "\n".join(articles)
+
+
 def test_a_quotation_or_a_parenthesis_is_not_split() -> None:
     """Discriminates: a cut after every full stop."""
     chunks = texts("他说：“今天很好。明天呢？”然后走了（见第三节。谢谢）。" * 8)

@@ -65,6 +65,23 @@ def test_a_subject_declared_gb2312_has_the_characters_of_its_supersets() -> None
     assert sections(b"Subject: =?gb2312?B?" + word + b"?=\n\nText")[0][0] == "朱镕基"
 
 
+def test_mails_quoted_in_a_mail_are_sections_and_the_attachments_are_its_own() -> None:
+    message = mail()
+    message.set_content(
+        "It runs.\n\n-----Original Message-----\nFrom: Bo\nSent: Monday\nSubject: Boiler\n\nDoes it?\n"
+    )
+    message.add_attachment("a,b\n1,2", subtype="csv", filename="p.csv")
+    (first, text), (quoted, _), (listed, names), (table, _) = sections(message.as_bytes())
+    assert (first, quoted, listed, table) == (
+        "Lanterns",
+        "Lanterns > Boiler > Bo, Monday",
+        "Lanterns",
+        "Lanterns > p.csv",
+    )
+    assert text.endswith("It runs.")
+    assert names == "Attachments: p.csv"
+
+
 def test_plain_text_is_preferred_to_html_unless_it_is_only_a_notice() -> None:
     message = mail()
     message.set_content("The plain words of this message, quite as long as the others.")
