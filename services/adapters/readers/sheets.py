@@ -27,6 +27,7 @@ _SAMPLED_ROWS = 20
 _HEADER_SHARE = 0.6
 _MAX_HEADER_ROWS = 3
 _TITLE_CHARS = 80
+_LABEL_CHARS = 24  # a longer text alone in the last row of a table is a remark
 _MAX_FILLED = 200_000
 _NUMBER = re.compile(r"[-+(]?\s?[¥￥$€£]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?\s?[%)]?$")
 _COUNT = re.compile(r"(?:\d{1,9}|\d{1,3}(?:,\d{3})+)$")
@@ -135,7 +136,36 @@ def _stretch(
     sheet: Sheet, numbers: Sequence[int], outline: Outline, level: int, known: _Header | None
 ) -> _Header | None:
     """Read the rows between two empty ones; returns the header of their table, if there is one."""
-    rows = [sheet.rows[number] for number in numbers]
+    below = _rows_below(sheet, numbers)
+    rows = [sheet.rows[number] for number in numbers[: len(numbers) - len(below)]]
+    header = _table(sheet, numbers[: len(rows)], rows, outline, level, known)
+    _notes(below, outline, level, is_titled=False)
+    return replace(header, first=()) if header and below else header
+
+
+def _rows_below(sheet: Sheet, numbers: Sequence[int]) -> list[list[str]]:
+    """The last rows if each is only a remark: a long text in the first column, or one merged over columns,
+    below rows of several cells."""
+    below = list[list[str]]()
+    for number in reversed(numbers):
+        row = sheet.rows[number]
+        is_merged = any(merged.last_column > merged.first_column for merged in sheet.merged_at(number))
+        if len(row) - row.count("") != 1 or not row[0] or not (is_merged or len(row[0]) > _LABEL_CHARS):
+            break
+        below.insert(0, row)
+    above = [sheet.rows[number] for number in numbers[: len(numbers) - len(below)]]
+    widths = [len(row) - row.count("") for row in above[-2:]]
+    return below if len(above) > 1 and min(widths) > 1 else []
+
+
+def _table(
+    sheet: Sheet,
+    numbers: Sequence[int],
+    rows: Sequence[list[str]],
+    outline: Outline,
+    level: int,
+    known: _Header | None,
+) -> _Header | None:
     start = full = _table_start(rows)
     while 0 < start < len(rows) and _spans_titles(sheet, numbers[start - 1]):
         start -= 1

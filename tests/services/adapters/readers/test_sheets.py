@@ -168,6 +168,15 @@ def test_a_title_above_a_table_is_its_heading_and_other_lines_are_notes() -> Non
     ]
 
 
+def test_remarks_in_the_last_rows_of_a_table_are_text_below_it() -> None:
+    """Discriminates: rows with all but one cell empty, and a remark under the title of the first column."""
+    remark = "Remark: cash is not accepted. G2 needs a reservation."
+    assert read(f"bus,time,fare\nG1,6:50,2\nG2,7:20,2\n{remark}\n") == [
+        ((), f"| bus | time | fare |\n| --- | --- | --- |\n| G1 | 6:50 | 2 |\n| G2 | 7:20 | 2 |\n\n{remark}")
+    ]
+    assert "| Sum |" in read("bus,time,fare\nG1,6:50,2\nSum\n")[0][1]
+
+
 def test_a_column_of_sentences_is_text() -> None:
     assert read("one sentence.\nanother one.\n") == [((), "one sentence.\nanother one.")]
 
