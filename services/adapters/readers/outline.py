@@ -355,12 +355,14 @@ class Outline:
         self._documents: list[Document] = []
         self._heading_only = False  # the innermost heading has nothing below it so far
         self._page: int | None = None
+        self._heading_page: int | None = None
         self._page_starts: list[tuple[int, int]] = []
 
     def page(self, number: int) -> None:
-        """Everything that follows is on this page (or slide); the headings remain until replaced."""
-        self._close()
-        self._heading_only = False
+        """Everything that follows is on this page (or slide); the headings remain until replaced, also one at
+        the end of the page before."""
+        if not self._heading_only:
+            self._close()
         self._page = number
 
     def heading(self, level: int, title: str, *, in_text: bool = False) -> None:
@@ -375,7 +377,7 @@ class Outline:
         self._close()
         self.leave(level)
         self._path.append((level, title))
-        self._heading_only = not in_text
+        self._heading_only, self._heading_page = not in_text, self._page
 
     def leave(self, level: int) -> None:
         """End all headings of this level and deeper ones."""
@@ -399,12 +401,13 @@ class Outline:
         return self._documents
 
     def _close(self) -> None:
+        first = self._page
         if self._heading_only:
             self._blocks.append(self._path[-1][1])  # a heading without content is its own content
-            self._heading_only = False
+            self._heading_only, first = False, self._heading_page
         if self._blocks:
             titles = [title for _, title in self._path]
-            starts, first = self._page_starts, self._page
+            starts = self._page_starts
             if len(starts) > 1:
                 first, self._page = starts[0][1], max(page for _, page in starts)
             text = _BREAK.join(self._blocks)

@@ -165,6 +165,15 @@ def test_a_chunk_has_the_page_it_begins_on() -> None:
     assert second == [1, 2]
 
 
+def test_a_heading_at_the_bottom_of_a_page_belongs_to_the_text_on_the_next() -> None:
+    """Discriminates: a section of the heading alone, which every question on its subject would find."""
+    looks = {"Deposit": "F3 18", "Move-out": "F3 18"}
+    content = pdf([["Deposit", *PROSE, "Move-out"], PROSE], looks)
+    results = parse_document("a.pdf", content).sections
+    assert [(section.heading, section.page) for section in results] == [(("Deposit",), 1), (("Move-out",), 2)]
+    assert not any("Move-out" in section.text for section in results)
+
+
 def test_a_heading_at_the_top_of_a_page_begins_a_section() -> None:
     """Discriminates: taking the text above it for the beginning of its line."""
     results = over([PROSE, ["fees and fines", *PROSE]], {"fees and fines": "F3 18"})
