@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, takewhile
+from itertools import accumulate, chain, groupby, takewhile
 
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
@@ -183,7 +183,7 @@ _LABEL = rf"(?:{_HAN_NUMBER}|\d{{1,2}}|[A-Z]|[IVX]{{1,4}})"
 _FORMS = {
     "chapter": re.compile(
         rf"第{_LABEL}[章编篇部]|(?:议题{_LABEL}|附[件录表]{_LABEL}?)(?=[\s:：、])"
-        rf"|(?i:chapter|part|section|annex|appendix|agenda item)\s{_LABEL}\b"
+        rf"|(?i:chapter|part|section|annex|appendix|agenda item)\s{_LABEL}(?=\s*(?:[:.–—-]|$)|\s[A-Z(])"
     ),
     "framed": re.compile(r"[-=*_~]{3,}\s*(?P<title>\w.*?)\s*[-=*_~]{3,}$|【(?P<boxed>[^【】]{1,40})】"),
     "capitals": re.compile(r"[A-Z][^a-z()]{4,}(?:\([^()]*\))?$"),
@@ -217,6 +217,15 @@ class PlainTextReader(BaseReader):
         headings = sorted([*_headings(lines), *_messages(lines, 1)], key=lambda one: (one.at, one.level))
         _add(outline, lines, _titled(lines, headings))
         return outline.finish()
+
+
+def heading_levels(texts: Sequence[str], *, are_lines: bool = False) -> dict[int, int]:
+    """The levels of those texts that are headings by their words alone, by position. `texts` are paragraphs,
+    or the lines of some."""
+    apart = 1 if are_lines else 2
+    lines = [*chain.from_iterable((" ".join(text.split()), "")[:apart] for text in texts)]
+    headings = sorted(_headings(lines), key=lambda one: one.at)
+    return {one.at // apart: one.level for one in _titled(lines, headings) if not one.stays}
 
 
 def add_mail_text(outline: Outline, text: str, level: int) -> None:

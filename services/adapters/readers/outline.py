@@ -73,19 +73,22 @@ def spread(row: Sequence[str], spans: Sequence[int]) -> list[str]:
 
 def spanned_table(rows: Rows, spans: Sequence[Sequence[int]], max_header_rows: int) -> str:
     """`spans` says how many columns each cell spans. A header continues below a header row in which a cell
-    spans several columns, but not all. Single-cell rows above it are the table's caption."""
+    spans several columns, but not all. Single-cell rows above it are the table's caption, those at its end
+    remarks."""
     width, count = max(map(len, rows), default=0), 1
-    titles = title_rows([row[0] if row else 1 for row in spans], width)
-    caption = "\n".join(row[0] for row in rows[:titles] if row[0])
-    rows, spans = rows[titles:], spans[titles:]
+    first_spans = [row[0] if row else 1 for row in spans]
+    titles, remarks = (title_rows(each, width) for each in (first_spans, first_spans[::-1]))
+    end = len(rows) - remarks if titles + remarks + 1 < len(rows) else len(rows)
+    above, below = ("\n".join(row[0] for row in each if row[0]) for each in (rows[:titles], rows[end:]))
+    rows, spans = rows[titles:end], spans[titles:end]
     while count < min(max_header_rows, len(rows) - 1) and 1 < max(spans[count - 1], default=1) < width:
         count += 1
     header = joined_header([spread(*row) for row in zip(rows[:count], spans, strict=False)])
-    return "\n\n".join(filter(None, (caption, markdown_table([header, *rows[count:]]))))
+    return "\n\n".join(filter(None, (above, markdown_table([header, *rows[count:]]), below)))
 
 
 def title_rows(first_spans: Sequence[int], width: int) -> int:
-    """How many top rows are one cell over all columns, provided that a header and a row follow them."""
+    """How many of the first rows are one cell over all columns, provided that two other rows follow."""
     count = 0
     while width > 1 and count < len(first_spans) - 2 and first_spans[count] >= width:
         count += 1

@@ -1,7 +1,7 @@
 """PDF: one section per page and heading, or across pages if the text continues; lines joined to paragraphs.
 
 Bookmarks are the headings; without any, lines in larger type are, else bold ones, else those that begin with
-"Chapter", "Section" and the like. Running heads, footers and page numbers are left out.
+"Chapter", 一、 and the like. Running heads, footers and page numbers are left out.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
 from core.text import ITEM, close_gaps, is_spaced_out, scrub
+from services.adapters.readers.code import heading_levels
 from services.adapters.readers.outline import Outline
 from services.adapters.readers.pdf_pages import (
     FIGURE,
@@ -146,10 +147,11 @@ def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]]) 
         if line and not isinstance(line, Row)
     ]
     levels = _levels([(line, look) for _, line, look in lines])
+    worded = {} if levels else heading_levels([line for _, line, _ in lines], are_lines=True)
     depths = [
-        (levels.get(look, 0) if levels else int(bool(_NAMED_HEADING.match(line))))
-        * _may_be_heading(line, following)
-        for (_, line, look), (_, following, _) in zip(lines, [*lines[1:], (0, "", Look())], strict=False)
+        (levels.get(look, 0) if levels else worded.get(at, int(bool(_NAMED_HEADING.match(line)))))
+        * _may_be_heading(line, lines[at + 1][1] if at + 1 < len(lines) else "")
+        for at, (_, line, look) in enumerate(lines)
     ]
     if sum(map(bool, depths)) > _HEADING_SHARE * len(lines):
         return []

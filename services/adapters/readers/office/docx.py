@@ -1,5 +1,5 @@
 """DOCX: sections by heading style (English and Chinese names), tables as Markdown, in document order.
-If no heading has a style, short bold paragraphs are the headings.
+If no heading has a style, short bold paragraphs are the headings, or else numbered ones.
 
 Also read: automatic numbers as Word shows them, text boxes, content controls, notes (after the paragraph that
 refers to them), and page headers and footers, once, at the end. Left out: tracked deletions, comments, tables
@@ -30,6 +30,7 @@ from llama_index.core.schema import Document
 from lxml.etree import XMLSyntaxError, _Element
 
 from core.errors import UnreadableDocumentError
+from services.adapters.readers.code import heading_levels
 from services.adapters.readers.office.numbering import BULLET, MAX_STYLE_STEPS, Numbering, number_of
 from services.adapters.readers.outline import Outline, spanned_table
 
@@ -255,12 +256,13 @@ class _Document:
         self._numbering = Numbering(document, [parse_xml(part.blob) for part in lists])
         self._notes = {kind: _notes(document, related) for kind, related in _NOTES.items()}
         self._styles: dict[str | None, tuple[str, int | None]] = {}  # python-docx's lookup is slow
-        self._bold: dict[_Element, int] = {}
+        self._levels: dict[_Element, int] = {}  # of headings without a style
 
     def read(self) -> list[Document]:
         body = inner_content(self._document.element.body)
         paragraphs = [self._read_paragraph(element) for element in body if element.tag == PARAGRAPH]
-        self._bold = _bold_levels([paragraph for paragraph in paragraphs if paragraph.text])
+        with_text = [paragraph for paragraph in paragraphs if paragraph.text]
+        self._levels = _bold_levels(with_text) or _worded_levels(with_text)
         self._blocks(inner_content(self._document.element.body), 0)
         self._outline.leave(1)
         self._outline.block("\n".join(_margins(self._document)))
@@ -285,7 +287,7 @@ class _Document:
 
     def _paragraph(self, element: _Element, depth: int) -> None:
         paragraph, label = self._read_paragraph(element), _label(element, self._numbering)
-        text, level = paragraph.text, paragraph.level or self._bold.get(element)
+        text, level = paragraph.text, paragraph.level or self._levels.get(element)
         if level and text:
             self._outline.heading(level, " ".join(f"{(label or '').removeprefix(BULLET)}{text}".split()))
         elif text and not _CONTENTS_STYLE.match(paragraph.style):
@@ -371,6 +373,14 @@ def _bold_levels(paragraphs: Sequence[_Paragraph]) -> dict[_Element, int]:
         deeper = sizes.index(_size(paragraph)) - sizes.index(_size(opening[-1]))
         levels[paragraph.words._p] = max(first, first + len(opening) - 1 + deeper)
     return levels
+
+
+def _worded_levels(paragraphs: Sequence[_Paragraph]) -> dict[_Element, int]:
+    """The levels of numbered headings if nothing else marks any: Chinese offices set them in a typeface."""
+    if any(paragraph.level for paragraph in paragraphs):
+        return {}
+    levels = heading_levels([paragraph.text for paragraph in paragraphs])
+    return {paragraphs[at].words._p: level for at, level in levels.items()}
 
 
 def _is_bold_title(paragraph: _Paragraph) -> bool:

@@ -124,6 +124,7 @@ def test_framed_headings_keep_the_text_beside_them() -> None:
         "一、身份证\n二、户口本\n三、照片",
         "【张三】你好\n【李四】你好\n【张三】在吗\n【李四】在\n【张三】好",
         "Dear all,\n\nthe office is closed.\n\nGreta",
+        "The terms\n\nare those of\nSection 3 of the lease and apply\nto all tenants.",
     ],
 )
 def test_lists_chats_and_letters_have_no_headings(text: str) -> None:

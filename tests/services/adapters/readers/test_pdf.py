@@ -29,23 +29,29 @@ def outline(lines: list[str], looks: dict[str, str]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("looks", "above"),
+    "looks",
     [
-        (LARGE, "SAFETY DATA SHEET > "),
-        ({line: look.replace("F3", "F1") for line, look in LARGE.items()}, "SAFETY DATA SHEET > "),
-        ({DATA_SHEET[0]: "F1 20", DATA_SHEET[2]: "F3 12", DATA_SHEET[6]: "F3 12"}, "SAFETY DATA SHEET > "),
-        ({}, ""),
+        LARGE,
+        {line: look.replace("F3", "F1") for line, look in LARGE.items()},
+        {DATA_SHEET[0]: "F1 20", DATA_SHEET[2]: "F3 12", DATA_SHEET[6]: "F3 12"},
+        {},
     ],
     ids=["larger and bold", "larger", "a large title and bold", "section by name"],
 )
-def test_a_heading_is_recognised_by_its_size_its_weight_or_its_name(
-    looks: dict[str, str], above: str
-) -> None:
+def test_a_heading_is_recognised_by_its_size_its_weight_or_its_name(looks: dict[str, str]) -> None:
     """Discriminates: joining "SECTION 1: Use" to the previous line; sections without their title."""
     results = outline(DATA_SHEET, looks)
+    above = "SAFETY DATA SHEET > "
     assert [heading for heading, _ in results[1:]] == [above + DATA_SHEET[2], above + DATA_SHEET[6]]
     assert results[2][1] == "\n".join(DATA_SHEET[7:])
     assert "SECTION" not in results[0][1] + results[1][1]
+
+
+def test_chinese_numbers_are_headings_if_nothing_else_marks_any() -> None:
+    text = ["车主须在入住后三日内到物业登记车牌。", "每月在五日以前缴纳停车费。", "逾期不缴的不得驶入。"]
+    lines = ["停车管理办法", "一、登记", *text, "二、收费", *text]
+    above = "停车管理办法 > "
+    assert [heading for heading, _ in outline(lines, {})] == [f"{above}一、登记", f"{above}二、收费"]
 
 
 def test_a_title_over_two_lines_is_one_heading() -> None:

@@ -207,6 +207,17 @@ def test_a_title_across_all_columns_is_put_above_its_table_and_the_next_row_is_t
     ]  # fmt: skip
 
 
+def test_a_last_row_across_all_columns_is_text_below_its_table() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=3, cols=2)
+    for cell, text in zip(
+        table._cells, ("Item", "Price", "Lamp", "9", "Prices without tax.", ""), strict=True
+    ):
+        cell.text = text
+    table.rows[2].cells[0].merge(table.rows[2].cells[1])
+    assert lines(document) == ["| Item | Price |", "| --- | --- |", "| Lamp | 9 |", "Prices without tax."]
+
+
 def test_a_table_of_a_title_and_one_row_keeps_the_row() -> None:
     document = docx.Document()
     table = document.add_table(rows=2, cols=2)
@@ -237,6 +248,17 @@ def test_short_bold_paragraphs_are_the_headings_of_a_document_without_styles() -
     bold(document, "This whole sentence is important.")
     above = "St Cuthbert's School > Rules > "
     assert paths(document) == [above + "Uniform", above + "Lost things"]
+
+
+def test_numbered_titles_are_the_headings_of_a_document_without_styles_and_bold_text() -> None:
+    document = docx.Document()
+    for text in ("停车管理办法", "二〇二五年发布。", "一、登记", "按照规定办理。", "二、收费", "每月收取。"):
+        document.add_paragraph(text)
+    assert paths(document) == ["停车管理办法", "停车管理办法 > 一、登记", "停车管理办法 > 二、收费"]
+    items = docx.Document()
+    for text in ("请携带以下材料：", "一、身份证", "二、户口本", "三、照片"):
+        items.add_paragraph(text)
+    assert paths(items) == [""]
 
 
 def test_smaller_bold_text_is_a_deeper_heading() -> None:
