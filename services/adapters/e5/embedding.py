@@ -115,14 +115,15 @@ class Pieces:
         """[rows, longest + 1]: the piece at a row, column + 1 long, or -1; the last column: the unknown."""
         table = np.full((rows, self._longest + 1), -1, np.int32)
         table[:, self._longest] = self._unknown
-        wide, hashes = characters.astype(np.uint64), np.zeros(rows, np.uint64)
+        wide, hashes = characters.astype(np.uint64), np.zeros((self._longest + 1, rows), np.uint64)
         for column in range(self._longest):
-            hashes = _extend(hashes, wide[column : column + rows])
-            (maybe,) = np.nonzero(self._filter[hashes >> _FILTER_SHIFT])
-            places = np.searchsorted(self._hashes, hashes[maybe])
-            places[places == len(self._hashes)] = 0
-            equal = self._hashes[places] == hashes[maybe]
-            table[maybe[equal], column] = self._ids[places[equal]]
+            hashes[column + 1] = _extend(hashes[column], wide[column : column + rows])
+        columns, maybe = np.nonzero(self._filter[hashes[1:] >> _FILTER_SHIFT])
+        likely = hashes[columns + 1, maybe]
+        places = np.searchsorted(self._hashes, likely)
+        places[places == len(self._hashes)] = 0
+        equal = self._hashes[places] == likely
+        table[maybe[equal], columns[equal]] = self._ids[places[equal]]
         return table
 
 
