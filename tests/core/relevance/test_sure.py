@@ -291,6 +291,8 @@ CARTS = "独轮车共 6 辆，先到先用。\n\n公共厨房每小时 30 元。
         ("独轮车多少钱一辆", CARTS, False),
         ("公共厨房多少钱", CARTS, True),
         ("how much is a family ticket for the evening", TICKETS, True),
+        ("What fine do I get for smoking?", "Smoking is not allowed in the hall. Leave by 9.", False),
+        ("What fine do I get for smoking?", "Smoking is not allowed in the hall: it costs £40.", True),
         ("how much does the piano cost per week", f"{PIANO} The yard is £5 per week.", True),
         ("How much does the coach cost per week?", f"{STAFF_TABLE}\n\nBook a week ahead.", False),
         ("How much does the coach cost per hour?", f"{STAFF_TABLE}\n\nBook a week ahead.", True),
