@@ -294,7 +294,7 @@ class Quotables:
             share
             + ANSWER_KIND_BONUS * answer_kind.is_in(one.says)
             - COST_OF_LENGTH * min(1.0, len(one.says) / MAX_UNIT_CHARS)
-            - cost_of_rank * one.passage
+            - cost_of_rank * one.passage * (at not in known.meant)
             + OWN_WORDS_BONUS * has * bool(one.unit.rows or one.unit.head)
             + MEANT_BONUS * (at in known.meant)
             for at, (one, share, has) in enumerate(zip(self._candidates, shares, own, strict=True))

@@ -37,6 +37,12 @@ def test_a_row_that_begins_with_the_questions_code_is_quoted_first_and_alone(
     assert quotables.others("What to do?") == set()
 
 
+def test_the_row_with_the_code_is_quoted_first_from_any_passage() -> None:
+    """Discriminates: rules on the subject in passages that rank before it."""
+    rules = [f"Rule {at}: call us when a fault appears." for at in "abcd"]
+    assert quoted("What to do when fault E2 appears?", *rules, DRAIN)[0].startswith("- Code: E2")
+
+
 def test_a_code_missing_from_the_passages_is_recognised_if_rows_begin_with_similar_codes() -> None:
     """Discriminates: a paper size taken for a code; one of two codes, whose table may continue elsewhere."""
     quotables = Quotables([("", DOOR), ("", DRAIN)])
