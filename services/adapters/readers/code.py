@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby, takewhile
 
 from llama_index.core.readers.base import BaseReader
@@ -266,7 +266,10 @@ def _titled(lines: Sequence[str], headings: Sequence[_Heading]) -> list[_Heading
     capitals = [*takewhile(_FORMS["capitals"].match, (line.strip() for line in lines[at : at + 2]))]
     title = _Heading(at, 1, " ".join(capitals) or lines[at].strip(), "title", rows=max(1, len(capitals)))
     below = [one for one in headings if one.at >= at + title.rows]
-    is_title = headings[0].at > at or headings[0].form in _MAY_BE_TITLES
+    first = headings[0]
+    if first.at == at and first.form == "framed":
+        title = replace(first, level=1)
+    is_title = first.at > at or (first.form in _MAY_BE_TITLES and not first.stays)
     is_title = is_title and _width(lines[at].strip()) <= _MAX_HEADING_WIDTH
     return [title, *below] if is_title and below else [*headings]
 

@@ -116,6 +116,13 @@ def test_framed_headings_keep_the_text_beside_them() -> None:
     ]
 
 
+def test_a_framed_first_line_is_the_title_unless_it_says_more() -> None:
+    below = "\n\n【红烧肉】\n冰糖 45 克。\n\n【酒酿】\n糯米三斤。"
+    recipes = [("红烧肉", "冰糖 45 克。"), ("酒酿", "糯米三斤。")]
+    assert sections_of(f"【菜谱】{below}") == [(f"菜谱 > {name}", text) for name, text in recipes]
+    assert sections_of(f"【排骨】冰糖 30 克。{below}") == [("排骨", "【排骨】冰糖 30 克。"), *recipes]
+
+
 @pytest.mark.parametrize(
     "text",
     [
