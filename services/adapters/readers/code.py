@@ -13,7 +13,7 @@ from llama_index.core.schema import Document
 
 from core.text import close_gaps, is_spaced_out, scrub
 from services.adapters.readers.decoding import decode
-from services.adapters.readers.outline import Outline, fenced, section_document
+from services.adapters.readers.outline import Outline, fenced, section_document, width
 
 # Finds definitions in source code line by line, by the languages' keywords and by indentation.
 
@@ -270,7 +270,7 @@ def _titled(lines: Sequence[str], headings: Sequence[_Heading]) -> list[_Heading
     if first.at == at and first.form == "framed":
         title = replace(first, level=1)
     is_title = first.at > at or (first.form in _MAY_BE_TITLES and not first.stays)
-    is_title = is_title and _width(lines[at].strip()) <= _MAX_HEADING_WIDTH
+    is_title = is_title and width(lines[at].strip()) <= _MAX_HEADING_WIDTH
     return [title, *below] if is_title and below else [*headings]
 
 
@@ -291,7 +291,7 @@ def _heading(lines: Sequence[str], at: int) -> _Heading | None:
     parts = match.groupdict()
     title = parts.get("boxed") or parts.get("title") or line
     stays = bool(parts.get("boxed")) and match.end() < len(line)
-    is_short = _width(line) <= _MAX_HEADING_WIDTH and not line.endswith(_ENDS_SENTENCE)
+    is_short = width(line) <= _MAX_HEADING_WIDTH and not line.endswith(_ENDS_SENTENCE)
     is_alone = at == 0 or not (lines[at - 1].strip() or lines[at][:1].isspace())
     if not (stays or is_short) or (form in _MUST_STAND_ALONE and not is_alone):
         return None
@@ -318,10 +318,6 @@ def _have_text(lines: Sequence[str], own: Sequence[_Heading]) -> bool:
     have = sum(one.stays or (at is not None and at not in places) for one, at in zip(own, below, strict=True))
     different = len({one.title for one in own})
     return have >= _MIN_SHARE_WITH_TEXT * len(own) and different >= _MIN_SHARE_DIFFERENT * len(own)
-
-
-def _width(line: str) -> int:
-    return len(line) + sum(character >= "\u2e80" for character in line[:_MAX_HEADING_WIDTH])
 
 
 # The head of a message: lines of "From: …" and the like, of which one says when it was sent or what about.

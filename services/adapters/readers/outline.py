@@ -27,6 +27,13 @@ _BREAK = "\n\n"
 
 Rows = Sequence[Sequence[str]]
 
+CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
+
+
+def width(line: str) -> int:
+    """The width in half-widths of an ideograph, each about the width of a letter in other scripts."""
+    return len(line) + len(CJK.findall(line))
+
 
 def markdown_table(rows: Rows) -> str:
     """Markdown, as far as a row fits into a chunk with the header. The first row is the header; short rows

@@ -25,7 +25,7 @@ from pypdf.generic import Destination
 from core.errors import UnreadableDocumentError
 from core.text import ITEM, close_gaps, is_spaced_out, scrub
 from services.adapters.readers.code import heading_levels
-from services.adapters.readers.outline import Outline
+from services.adapters.readers.outline import Outline, width
 from services.adapters.readers.pdf_pages import (
     FIGURE,
     MIN_COLUMNS,
@@ -40,7 +40,6 @@ from services.adapters.readers.pdf_pages import (
     full_widths,
     is_row,
     read_page,
-    width,
     without_margins,
 )
 

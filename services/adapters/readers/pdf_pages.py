@@ -20,7 +20,7 @@ from pypdf.generic import DictionaryObject
 from pypdf.generic._font import Font
 
 from core.text import scrub
-from services.adapters.readers.outline import Drawing, Placed, placed, spanned_table
+from services.adapters.readers.outline import CJK, Drawing, Placed, placed, spanned_table, width
 
 _MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
@@ -209,7 +209,6 @@ def read_page(page: pypdf.PageObject) -> Extracted:
 
 
 PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
-_CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 _BULLET = re.compile("[\uf000-\uf0ff•●○■□▪▫◦‣⁃]\\s*")  # the range is that of symbol fonts
 _FULL_LINE_SHARE = 0.7
@@ -303,13 +302,8 @@ def _rows_of_words(lines: Sequence[str]) -> set[int]:
 
 def _columns(line: str) -> int:
     cells = line.split()
-    worded = sum(bool(_CJK.search(cell)) for cell in cells)
+    worded = sum(bool(CJK.search(cell)) for cell in cells)
     return len(cells) if 2 * worded > len(cells) and not line.endswith("。") else 0
-
-
-def width(line: str) -> int:
-    """The width in half-widths of an ideograph, each about the width of a letter in other scripts."""
-    return len(line) + len(_CJK.findall(line))
 
 
 def is_row(line: str, following: str) -> bool:
@@ -327,7 +321,7 @@ def continued(line: str, following: str) -> str:
     if line.endswith("-") and line[-2:-1].isalpha() and following[0].islower():
         return line[:-1]
     in_number = line[-1] in _DASHES and line[-2:-1].isalnum() and following[0].isdigit()
-    return line if in_number or _CJK.match(line[-1]) or _CJK.match(following[0]) else f"{line} "
+    return line if in_number or CJK.match(line[-1]) or CJK.match(following[0]) else f"{line} "
 
 
 # Removes running heads, footers and page numbers, which would otherwise end up in the middle of sentences

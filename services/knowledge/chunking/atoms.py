@@ -243,8 +243,7 @@ def _entries(text: str, span: Span) -> list[Line]:
     starts = [line.start for line in lines if _ENTRY.match(text, line.start, line.end)]
     if len(starts) < _MIN_ENTRIES or len(starts) * MAX_ENTRY_LINES < len(lines):
         return []
-    starts = [*dict.fromkeys((span.start, *starts))]
-    return [Line(start, end) for start, end in zip(starts, [*starts[1:], span.end], strict=True)]
+    return _cut_at([*dict.fromkeys((span.start, *starts))], span.end)
 
 
 def _whole_lines(text: str, span: Span) -> list[Line]:
@@ -255,8 +254,11 @@ def _whole_lines(text: str, span: Span) -> list[Line]:
         for before, line in pairwise(lines)
         if _SENTENCE_END.search(text, max(before.start, before.end - _MAX_LEAD_CHARS), before.end)
     ]
-    starts = [span.start, *starts]
-    return [Line(start, end) for start, end in zip(starts, [*starts[1:], span.end], strict=True)]
+    return _cut_at((span.start, *starts), span.end)
+
+
+def _cut_at(starts: Sequence[int], end: int) -> list[Line]:
+    return [Line(start, stop) for start, stop in zip(starts, [*starts[1:], end], strict=True)]
 
 
 def _entry_atoms(text: str, entries: Sequence[Line], ruler: Ruler) -> Iterator[Atom]:
