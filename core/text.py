@@ -418,13 +418,14 @@ _SENTENCES = str.maketrans(
 def in_script_of(sentence: str, question: str, before: Sequence[str] = ()) -> str:
     """Return a sentence of ours in traditional characters if the question, or else the latest earlier
     question with Chinese text, uses them."""
-    asked = next(filter(holds_chinese, (question, *reversed(before))), "")
-    return sentence.translate(_SENTENCES) if _is_traditional(asked) else sentence
+    asked = "" if sentence.isascii() else next(filter(holds_chinese, (question, *reversed(before))), "")
+    return sentence.translate(_SENTENCES) if _is_traditional(asked[:_SCRIPT_CHARS]) else sentence
 
 
+@lru_cache(maxsize=256)
 def _is_traditional(text: str) -> bool:
     """Whether Taiwan's character set covers more of the text than the mainland's."""
-    characters = "".join(_IDEOGRAPHS.findall(text[:_SCRIPT_CHARS]))
+    characters = "".join(_IDEOGRAPHS.findall(text))
     big5, gb2312 = (len(characters.encode(codec, "ignore").decode(codec)) for codec in ("big5", "gb2312"))
     return big5 > gb2312
 

@@ -380,12 +380,12 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
     """
     names = (*identifiers(query.question), *clauses(query.question))
     parts = numbered_parts(query.question, query.last_answer)
+    if not names and not parts:
+        return chances
     texts = [candidate.chunk.indexed_text for candidate in candidates]
     code = "" if query.meant else code_alone(query.question)
     if code and not any(map(codes_of_kind(code).search, texts)):
         return np.zeros_like(chances)  # what resembles its other words is irrelevant
-    if not names and not parts:
-        return chances
     begun = np.array([sum(part.share(text) for part in parts) for text in texts])
     have = (len(names) * np.asarray(shares(names, texts)) + begun) / (len(names) + len(parts))
     judged = _raised(chances, IDENTIFIER_LOGIT * (have - have.max()))

@@ -181,6 +181,22 @@ def test_every_cause_has_a_sentence_in_both_languages(cause: Cause, language: La
         assert text.endswith("。" if language == "zh" else ".")
 
 
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        (LLMUnavailableError, "TOKEN_TIMEOUT_S"),
+        (EmbeddingUnavailableError, "timeout_s (EMBEDDING_OPTIONS)"),
+        (RerankerUnavailableError, "RERANK_TIMEOUT_S"),
+    ],
+)
+def test_a_timeout_names_the_limit_that_applied(
+    kind: type[LLMUnavailableError | EmbeddingUnavailableError | RerankerUnavailableError], setting: str
+) -> None:
+    texts = FailureTexts(ModelSettings(), mask_of(ModelSettings()))
+    text = texts(kind("generic", ModelFailure(Cause.TIMEOUT)), "en")
+    assert text.endswith(f"{setting} sets how long Wenmai waits.")
+
+
 def test_the_hint_names_the_key_setting_that_is_read() -> None:
     """Discriminates: OPENAI_API_KEY named for a model whose key is configured elsewhere."""
     tables: dict[str, dict[str, Any]] = {

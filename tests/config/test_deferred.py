@@ -27,6 +27,14 @@ def test_startup_imports_no_index_no_sqlalchemy_no_qdrant_client_and_no_mcp_sdk(
 
 
 @pytest.mark.slow("an interpreter of its own")
+def test_a_library_that_inspects_all_modules_loads_nothing() -> None:
+    """Discriminates: `inspect` and `warnings`, which ask each module for names of the import system."""
+    asks = "import llama_index.core as whole; print(hasattr(whole, '__warningregistry__'), "
+    loaded = "'llama_index.core.indices.base' in sys.modules)"
+    assert python(DEFERRED + asks + loaded).stdout == "False False\n"
+
+
+@pytest.mark.slow("an interpreter of its own")
 def test_a_third_party_class_can_import_any_part() -> None:
     """Discriminates: a plug-in that imports what the package itself offers, and gets an empty package."""
     asks = (

@@ -29,6 +29,12 @@ def test_wenmais_own_data_is_never_followed(folder: str, tmp_path: Path) -> None
         followed(str(tmp_path / folder), tmp_path / "data")
 
 
+def test_backups_elsewhere_are_not_followed_either(tmp_path: Path) -> None:
+    store = {"data_dir": tmp_path / "data", "backup_dir": tmp_path / "backups"}
+    with pytest.raises(ConfigurationError, match="own data"):
+        load_settings(store=store, knowledge={"sources": {"docs": {"folder": str(tmp_path / "backups")}}})
+
+
 def test_a_folder_beside_the_data_is_followed(tmp_path: Path) -> None:
     followed(str(tmp_path / "database"), tmp_path / "data")
     followed("~/handbook", tmp_path / "data")

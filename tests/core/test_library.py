@@ -66,6 +66,10 @@ def test_a_row_is_an_item_and_columns_are_known_in_either_language(separator: st
     text = text.replace(",,", separator * 2)
     assert items(".csv", text) == [("甲", "两\n行")]
     assert items(".csv", separator.join(["Title", "Content"]) + "\na" + separator + "b") == [("a", "b")]
+    other = "," if separator == ";" else ";"
+    assert items(".csv", separator.join(["title", "content"]) + f"\na{separator}b{other * 9}") == [
+        ("a", f"b{other * 9}")
+    ], "the first row decides, not what an entry contains"
 
 
 def test_json_is_a_list_of_objects_one_of_them_or_titles_to_contents() -> None:

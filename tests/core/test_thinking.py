@@ -162,6 +162,7 @@ def test_an_unmatched_closing_tag_is_text_and_is_reported_if_it_is_alone_on_its_
         "<think>a</think>\n</think>\n",
         "a\n</think> b",
         "a\n</think><think>b",
+        "a\n</think> <thi",  # held back until the end
     ):
         assert not state([text])[1], text
     assert not state(["why</think>\n</think>\n"], begins_thinking=True)[1]

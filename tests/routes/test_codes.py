@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from routes.errors import error_in_openai
 from tests.house.reference import statuses
 from tests.support.servers.app import CHAT, App, make_settings, open_app
 
@@ -112,3 +113,19 @@ async def test_an_unknown_parameter_is_answered_with_those_that_there_are(app: A
         reply = await app.client.request(method, path, headers={"authorization": "Bearer op"})
         assert possible in reply.json()["error"]["message"]
         assert (await app.client.request(method, path)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (403, "permission_error"),
+        (404, "invalid_request_error"),
+        (429, "rate_limit_error"),
+        (500, "server_error"),
+        (503, "server_error"),
+    ],
+)
+async def test_openais_clients_get_their_kind_of_error(status: int, kind: str) -> None:
+    assert error_in_openai(status, {"code": "internal_error", "message": "Failed."})["type"] == kind

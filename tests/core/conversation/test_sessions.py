@@ -95,6 +95,10 @@ def test_a_persona_that_is_empty_too_long_or_contains_nul_is_refused(text: str) 
         PersonaRules(max_chars=10).checked(text)
 
 
+def test_a_persona_may_be_as_long_as_the_limit() -> None:
+    assert PersonaRules(max_chars=10).checked("x" * 10) == "x" * 10
+
+
 def test_a_persona_is_normalised_like_questions_and_held_to_the_token_limit() -> None:
     def refuse(text: str) -> None:
         if "long" in text:

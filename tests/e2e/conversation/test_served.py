@@ -283,6 +283,24 @@ def test_sigterm_lets_the_open_answer_finish(stub: StubLLM, tmp_path: Path) -> N
     stop_server(server)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
+def test_sigterm_does_not_wait_for_a_client_that_reads_nothing(stub: StubLLM, tmp_path: Path) -> None:
+    """Discriminates: a server that stays until a sleeping laptop has read its answer."""
+    stub.words = ("x" * 50_000,) * 190  # more than the sockets' buffers hold
+    limits = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false", "MAX_ANSWER_CHARS": "10000000"}
+    server = start_server(tmp_path, OPENAI_BASE_URL=stub.url, **limits)
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    body = b'{"question": "Much?"}'
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_until(lambda: running(server.url) == 1)
+        wait_until(lambda: running(server.url) == 0)
+        server.process.terminate()
+        assert server.process.wait(timeout=20) == 0
+    stop_server(server)
+
+
 def send_raw(url: str, *pieces: bytes, limit_s: float = 10.0) -> bytes:
     """Send over a plain socket; return everything until the server closes, or until the limit."""
     host, _, port = url.removeprefix("http://").partition(":")

@@ -119,6 +119,19 @@ async def test_every_tool_runs(server: Server, way: str) -> None:
         assert "fifteen days" in read.contents[0].text  # type: ignore[union-attr]
 
 
+async def test_a_passage_is_read_with_as_many_before_and_after_it_as_asked(server: Server) -> None:
+    """Discriminates: one number used for both sides."""
+    text = "\n\n".join(f"# Rule {number}\n\n{'Keep the door shut. ' * 20}" for number in range(5))
+    document_id = await _added(server.url, CAROL, "rules.md", text)
+    async with over_http(server, CAROL) as client:
+        outline = (await result(client, "read", document_id=document_id))["outline"]
+        ids = [each["chunk_id"] for each in outline]
+        for before, after in ((2, 0), (0, 1)):
+            around = {"chunk_id": ids[2], "before": before, "after": after}
+            read = await result(client, "read", document_id=document_id, **around)
+            assert [each["chunk_id"] for each in read["passages"]] == ids[2 - before : 3 + after]
+
+
 async def test_another_owner_sees_none_of_it(server: Server) -> None:
     async with over_http(server) as alice:
         answer = await result(alice, "ask", question=QUESTION)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,7 @@ from config.settings import Settings, load_settings
 from config.sources import ConfigurationError
 from core.operations.expiry import DAY_US, ExpiryReport
 from core.operations.reports import ReceiptKind
+from routes.wire.operations import Cleanup
 from scripts import backfill_parent_turns, cleanup_expired
 from scripts.commands.maintenance import EXIT_NO_READER, CommandError, Options, invoke, run
 from scripts.commands.server import Server, open_client, refusal, server_of
@@ -186,6 +188,16 @@ async def test_a_deletion_by_command_has_a_receipt_that_says_so(
     shown = capsys.readouterr().out
     assert receipt.receipt_id in shown
     assert f"{SESSION}  2" in shown
+
+
+@pytest.mark.parametrize(("turns", "memories"), [(1, 0), (0, 1), (0, 0)])
+def test_a_preview_says_how_to_delete_what_it_counts(
+    turns: int, memories: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: only turns counted, although memories expire, too; advice where nothing expires."""
+    preview = ExpiryReport("2026-01-01T00:00:00.000000Z", 30, True, total_before=9, matched=turns, deleted=0)
+    cleanup_expired._print_report(Cleanup.model_validate(replace(preview, memories_matched=memories)))
+    assert ("add --apply to delete" in capsys.readouterr().out) == bool(turns + memories)
 
 
 @pytest.mark.full("runs commands as processes of their own")

@@ -131,6 +131,7 @@ def test_a_question_with_a_blocked_word_is_refused_without_repeating_it(
         ask(question)
     assert caught.value.code == "question_refused"
     assert "falcon" not in str(caught.value).lower()
+    assert ("这台服务器不接受" in str(caught.value)) == (not question.isascii()), "in the reader's language"
 
 
 @given(st.text(st.sampled_from("abc天鹅计划 "), max_size=30), st.lists(st.integers(0, 30), max_size=6))
