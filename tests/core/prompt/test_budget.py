@@ -22,9 +22,12 @@ from core.prompt.budget import (
     fit,
     fits_alone,
     shares_of,
+    tool_tokens,
     turn_tokens,
 )
+from core.prompt.exchange import canonical_json, wire_tools
 from core.prompt.messages import History, Part, PromptTexts
+from core.tools import Tool, ToolOffer
 from tests.core.prompt.test_messages import turn
 from tests.support.machine import at_most
 
@@ -260,3 +263,14 @@ def test_joined_texts_take_at_most_the_sum_and_at_least_the_larger_count(a: str,
 def test_a_million_characters_are_estimated_in_linear_time() -> None:
     with at_most(2):
         estimate_tokens("中文 and English, 123。" * 60_000)
+
+
+def test_tools_reserve_their_description_and_room_for_their_results() -> None:
+    """Discriminates: a first result that no longer fits beside the passages."""
+    whole = Budget(8_000, 2_000, Shares(), len)
+    offer = ToolOffer((Tool("echo", "Says it.", {"type": "object"}),))
+    described = len(canonical_json(wire_tools(offer)))
+    assert tool_tokens(whole, offer) == described + 2_000
+    small = Budget(100, 20, Shares(), len)
+    assert tool_tokens(small, offer) == small.prompt_tokens
+    assert (tool_tokens(whole, ToolOffer()), tool_tokens(whole, None)) == (0, 0)

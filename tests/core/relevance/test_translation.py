@@ -238,6 +238,8 @@ def test_a_text_that_does_not_lead_its_language_is_not_raised(own: Candidate, be
         ("any resturants", "any restaurant"),
         ("wifi pasword and brekfast", "wifi password and breakfast"),
         ("Braekfast 几点", "breakfast 几点"),
+        ("breaxfast", "breakfast"),
+        ("breakkfast", "breakfast"),
         ("breakfasts", "breakfasts"),
         ("where does my horse sleep", "where does my horse sleep"),  # a word, not a typing error
         ("the paitry", "the paitry"),  # pastry or pantry?

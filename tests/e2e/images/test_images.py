@@ -90,10 +90,13 @@ async def test_a_question_may_be_only_an_image_and_is_not_searched(look: Looking
 
 async def test_claude_s_form_and_a_stored_image_are_accepted_too(look: Looking) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(picture()).decode()}
-    first = await look.ask([text(WHAT), {"type": "image", "source": source}])
-    before = sent("openai", look.stub.bodies[-1])[0]
-    again = await look.ask([text("再看一次"), {"type": "image", "turn_id": first["turn_id"], "number": 1}])
-    assert sent("openai", look.stub.bodies[-1])[0] == before
+    both = [{"type": "image", "source": source}, part(picture("JPEG"), "image/jpeg")]
+    first = await look.ask([text(WHAT), *both])
+    before = sent("openai", look.stub.bodies[-1])[:2]
+    for number in (2, 1):
+        stored = {"type": "image", "turn_id": first["turn_id"], "number": number}
+        again = await look.ask([text("再看一次"), stored])
+        assert sent("openai", look.stub.bodies[-1])[0] == before[number - 1]
     await look.app.client.delete(f"/turns/{first['turn_id']}")
     assert (await look.app.client.get(f"/turns/{again['turn_id']}/images/1")).status_code == 200
 

@@ -15,7 +15,7 @@ from qdrant_client import models
 from api.wiring.parts import check_schedule as refuse_schedule
 from config.settings import ModelSettings, StoreSettings, load_settings
 from config.tables import LLMSettings, SourceSettings
-from core.operations.reports import Finding, Level
+from core.operations.reports import Finding, Level, answered
 from core.owners import owner_of
 from scripts.commands import doctor
 from scripts.commands.maintenance import invoke
@@ -76,6 +76,12 @@ def run_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 def levels(findings: list[Finding]) -> dict[str, Level]:
     return {finding.name: finding.level for finding in findings}
+
+
+def test_a_model_that_takes_long_is_a_warning_in_seconds() -> None:
+    assert answered("model", 9_999).level is Level.OK
+    slow = answered("model", 12_000)
+    assert (slow.level, "answered in 12 s" in str(slow)) == (Level.WARN, True)
 
 
 def test_on_an_empty_folder_every_check_has_one_line_and_the_exit_code_is_0(

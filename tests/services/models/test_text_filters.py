@@ -32,9 +32,9 @@ def test_a_value_error_refuses_the_question_with_its_message() -> None:
     assert caught.value.code == "question_refused"
 
 
-@pytest.mark.parametrize("name", ["crash", "wrong_answer"])
+@pytest.mark.parametrize("name", ["crash", "undecodable", "wrong_answer"])
 def test_a_broken_filter_lets_nothing_pass_and_reveals_nothing(name: str) -> None:
-    """Discriminates: continuing with the unfiltered text."""
+    """Discriminates: continuing with the unfiltered text; a UnicodeError, which is a ValueError too."""
     with pytest.raises(WenmaiError) as caught:
         load_question_filters(paths(name))("Who?")
     assert (caught.value.code, "secret" in str(caught.value)) == ("internal", False)

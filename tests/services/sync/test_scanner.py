@@ -121,6 +121,13 @@ async def test_of_two_names_equal_in_nfc_one_is_read_and_the_other_a_failure(tmp
     assert "another Unicode form" in results.bad[0].reason
 
 
+async def test_an_excluded_folder_is_not_entered(tmp_path: Path) -> None:
+    """Discriminates: a failure named for a folder that nobody asked to be read."""
+    fill(tmp_path, "old/tab\there/inner.md", "good.md")
+    results = await scan(tmp_path, exclude=["old/"])
+    assert (paths_of(results), results.bad) == (["good.md"], ())
+
+
 async def test_a_missing_folder_is_a_problem_and_not_an_empty_one(tmp_path: Path) -> None:
     missing = await scan(tmp_path / "missing")
     assert "cannot be read (No such file or directory)" in missing.problem

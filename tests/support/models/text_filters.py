@@ -19,6 +19,10 @@ def crash(text: str) -> str:
     raise KeyError("secret detail")
 
 
+def undecodable(text: str) -> str:
+    return b"secret \xff".decode()
+
+
 def wrong_answer(text: str) -> str:
     return None  # type: ignore[return-value]
 
