@@ -24,7 +24,6 @@ from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
 from core.text import ITEM, close_gaps, is_spaced_out, scrub
-from services.adapters.readers.code import heading_levels
 from services.adapters.readers.outline import Outline, width
 from services.adapters.readers.pdf_pages import (
     FIGURE,
@@ -42,6 +41,7 @@ from services.adapters.readers.pdf_pages import (
     read_page,
     without_margins,
 )
+from services.adapters.readers.text import heading_levels
 
 # A PDF's bookmarks as headings, with page and level. Tools generate them, so errors in them are ignored.
 
