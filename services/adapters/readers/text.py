@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile
+from itertools import chain, pairwise, takewhile, zip_longest
 
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
@@ -22,9 +24,10 @@ _LABEL = rf"(?:{_HAN_NUMBER}|\d{{1,2}}|[A-Z]|[IVX]{{1,4}})"
 # Outermost first. A line has the first form that it matches.
 _FORMS = {
     "chapter": re.compile(
-        rf"第{_LABEL}[章编篇部]|(?:议题{_LABEL}|附[件录表]{_LABEL}?)(?=[\s:：、])"
+        rf"第\s?{_LABEL}\s?[章编篇部]|(?:议题{_LABEL}|附[件录表]{_LABEL}?)(?=[\s:：、])"
         rf"|(?i:chapter|part|section|annex|appendix|agenda item)\s{_LABEL}(?=\s*(?:[:.–—-]|$)|\s[A-Z(])"
     ),
+    "section": re.compile(rf"第\s?{_LABEL}\s?节(?=[\s:：]|$)"),
     "framed": re.compile(r"[-=*_~]{3,}\s*(?P<title>\w.*?)\s*[-=*_~]{3,}$|【(?P<boxed>[^【】]{1,40})】"),
     "capitals": re.compile(r"[A-Z][^a-z()]{4,}(?:\([^()]*\))?$"),
     "han": re.compile(rf"{_HAN_NUMBER}、."),
@@ -34,6 +37,10 @@ _FORMS = {
 _MUST_STAND_ALONE = ("capitals", "number")  # below an empty line
 _MAY_BE_TITLES = ("framed", "capitals")
 _MIN_SHARE_WITH_TEXT, _MIN_SHARE_DIFFERENT = 0.6, 0.8  # of the headings of a form
+_CONTENTS = ("目录", "目錄", "目次", "contents", "tableofcontents")
+_MIN_ENTRIES, _MIN_SHARE_APART = 3, 0.3  # of a table of contents; a chapter may begin with its first section
+_WORDS, _PAGE_NUMBER = re.compile(r"[^\W_]+"), re.compile(r"\d{1,3}|[ivxlc]{1,6}")
+_LEADERS = ("...", ". .", "…", "··", "\t")
 _RULE = re.compile(r"[-=*_~]{3,}(?:.{0,20}(?:message|邮件|转发内容)\s*[-=*_~]{3,})?$", re.IGNORECASE)
 
 
@@ -54,8 +61,9 @@ class PlainTextReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
         text, outline = decode(content), Outline()
         lines = close_gaps(text, spaced_out=is_spaced_out(text)).split("\n")
-        headings = sorted([*_headings(lines), *_messages(lines, 1)], key=lambda one: (one.at, one.level))
-        _add(outline, lines, _titled(lines, headings))
+        headings, contents = _headings(lines)
+        each = sorted([*headings, *_messages(lines, 1)], key=lambda one: (one.at, one.level))
+        _add(outline, lines, _titled(lines, each, contents))
         return outline.finish()
 
 
@@ -64,8 +72,9 @@ def heading_levels(texts: Sequence[str], *, are_lines: bool = False) -> dict[int
     or the lines of some."""
     apart = 1 if are_lines else 2
     lines = [*chain.from_iterable((" ".join(text.split()), "")[:apart] for text in texts)]
-    headings = sorted(_headings(lines), key=lambda one: one.at)
-    return {one.at // apart: one.level for one in _titled(lines, headings) if not one.stays}
+    headings, contents = _headings(lines)
+    headings.sort(key=lambda one: one.at)
+    return {one.at // apart: one.level for one in _titled(lines, headings, contents) if not one.stays}
 
 
 def add_mail_text(outline: Outline, text: str, level: int) -> None:
@@ -98,12 +107,13 @@ def _separates(line: str) -> bool:
     return not line.strip() or (len(line) <= _MAX_LINE_CHARS and bool(_RULE.match(line.strip())))
 
 
-def _titled(lines: Sequence[str], headings: Sequence[_Heading]) -> list[_Heading]:
+def _titled(lines: Sequence[str], headings: Sequence[_Heading], contents: Set[int]) -> list[_Heading]:
     """Make the first line the title, if there are headings below it; in capitals, it may take two lines."""
-    if not headings:
-        return []
-    at = next(at for at, line in enumerate(lines) if line.strip())
-    capitals = [*takewhile(_FORMS["capitals"].match, (line.strip() for line in lines[at : at + 2]))]
+    at = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    if not headings or at in contents:
+        return [*headings]
+    top = (line.strip() for row, line in enumerate(lines[at : at + 2], start=at) if row not in contents)
+    capitals = [*takewhile(_FORMS["capitals"].match, top)]
     title = _Heading(at, 1, " ".join(capitals) or lines[at].strip(), "title", rows=max(1, len(capitals)))
     below = [one for one in headings if one.at >= at + title.rows]
     first = headings[0]
@@ -114,12 +124,79 @@ def _titled(lines: Sequence[str], headings: Sequence[_Heading]) -> list[_Heading
     return [title, *below] if is_title and below else [*headings]
 
 
-def _headings(lines: Sequence[str]) -> Iterator[_Heading]:
-    each = [one for at in range(len(lines)) if (one := _heading(lines, at))]
+def _headings(lines: Sequence[str]) -> tuple[list[_Heading], Set[int]]:
+    """The headings, form by form; and the lines of tables of contents."""
+    likely = [one for at in range(len(lines)) if (one := _heading(lines, at))]
+    contents = _contents(lines) if len(likely) > _MIN_ENTRIES else frozenset[int]()
+    headings: list[_Heading] = []
     for form in _FORMS:
-        own = _counted([one for one in each if one.form == form])
+        own = _counted([one for one in likely if one.form == form and one.at not in contents])
         if own and _have_text(lines, own):
-            yield from own
+            headings += own
+    return headings, contents
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A line as one of a table of contents: its letters, with and without a page number. `is_led`: dots lead
+    to the number."""
+
+    at: int
+    forms: tuple[str, ...]
+    is_led: bool
+
+
+def _contents(lines: Sequence[str]) -> Set[int]:
+    """The lines of tables of contents, with the word above them: consecutive lines that occur again further
+    down, each as one or two lines, in the same order and apart from each other. Counted as headings, they
+    would look like a list."""
+    entries = [_entry(lines, at) for at in range(len(lines)) if not _separates(lines[at])]
+    places = defaultdict[str, list[int]](list)
+    for place, (entry, below) in enumerate(zip_longest(entries, entries[1:])):
+        for form in {entry.forms[0], entry.forms[0] + below.forms[0]} if below else {entry.forms[0]}:
+            if form:
+                places[form].append(place)
+    contents: set[int] = set()
+    start = 0
+    while start < len(entries):
+        end, again = _listed(entries, places, start)
+        apart = sum(below > above + 1 for above, below in pairwise(again))
+        if len(again) >= _MIN_ENTRIES and apart >= _MIN_SHARE_APART * (len(again) - 1):
+            is_named = start > 0 and entries[start - 1].forms[0] in _CONTENTS
+            contents.update(entry.at for entry in entries[start - is_named : end])
+        start = max(end, start + 1)
+    return contents
+
+
+def _entry(lines: Sequence[str], at: int) -> _Entry:
+    line = lines[at].strip()[:_MAX_LINE_CHARS].casefold()
+    words = _WORDS.findall(line)
+    has_page = len(words) > 1 and bool(_PAGE_NUMBER.fullmatch(words[-1]))
+    forms = ("".join(words), "".join(words[:-1])) if has_page else ("".join(words),)
+    return _Entry(at, forms, has_page and any(leader in line for leader in _LEADERS))
+
+
+def _listed(
+    entries: Sequence[_Entry], places: Mapping[str, Sequence[int]], start: int
+) -> tuple[int, list[int]]:
+    """Where the entries from `start` end that occur again in their order, and the places where they do."""
+    again: list[int] = []
+    end = start
+    while end < (again[0] if again else len(entries)):
+        below = again[-1] if again else end
+        each = (place for form in entries[end].forms if (place := _below(places.get(form, ()), below)))
+        place = next(each, 0)
+        if not (place or entries[end].is_led):
+            break
+        again += [place] if place else []
+        end += 1
+    return end, again
+
+
+def _below(places: Sequence[int], place: int) -> int:
+    """The first of these places below this one; 0 if there is none."""
+    at = bisect_right(places, place)
+    return places[at] if at < len(places) else 0
 
 
 def _heading(lines: Sequence[str], at: int) -> _Heading | None:
