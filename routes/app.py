@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from api.wiring.assembly import open_container
 from config.settings import Settings
 from routes import knowledge_routes
-from routes.admin import cleanup, health, knowledge, store
+from routes.admin import cleanup, health, store
 from routes.conversation import library, memories, sessions, shares, transfer
 from routes.errors import EdgeMiddleware, install_error_handlers
 from routes.knowledge import documents, search
@@ -36,7 +36,6 @@ ROUTERS = (
     door.router,
     cleanup.router,
     store.router,
-    knowledge.router,
     health.router,
     page.router,
 )

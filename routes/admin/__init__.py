@@ -1,1 +1,1 @@
-"""The operator's routes, one module per subject: clean-up and erasure, the store, sync, health."""
+"""The operator's routes, one module per subject: clean-up and erasure, the store and sync, health."""

@@ -35,7 +35,7 @@ SECTION_BREAK = "\n\n"
 # Module and class; imported only when such a file arrives, because the reading process must start quickly.
 READERS = {
     DocumentFormat.MARKDOWN: ("markdown", "MarkdownReader"),
-    DocumentFormat.TEXT: ("code", "PlainTextReader"),
+    DocumentFormat.TEXT: ("text", "PlainTextReader"),
     DocumentFormat.HTML: ("web.html", "HtmlReader"),
     DocumentFormat.PDF: ("pdf", "PdfReader"),
     DocumentFormat.DOCX: ("office.docx", "DocxReader"),

@@ -24,7 +24,6 @@ from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
 from core.text import ITEM, close_gaps, is_spaced_out, scrub
-from services.adapters.readers.code import heading_levels
 from services.adapters.readers.outline import Outline, width
 from services.adapters.readers.pdf_pages import (
     FIGURE,
@@ -42,6 +41,7 @@ from services.adapters.readers.pdf_pages import (
     read_page,
     without_margins,
 )
+from services.adapters.readers.text import heading_levels
 
 # A PDF's bookmarks as headings, with page and level. Tools generate them, so errors in them are ignored.
 
@@ -130,11 +130,6 @@ _LARGER = 1.1
 _TITLE_LINES = 2
 _BOLD_SHARE, _HEADING_SHARE = 0.3, 0.5  # of the letters, of the lines: anything as common is not a heading
 _MAX_HEADING_WIDTH = 90  # in half-widths of an ideograph
-_NAMED_HEADING = re.compile(
-    r"(?:section|chapter|part|annex|appendix)\s+[\dA-Z]{1,4}\s*[:.–—]\s*\S"
-    r"|第\s*[\d一二三四五六七八九十]{1,3}\s*(?:章|节|编|篇|部分)\s",
-    re.IGNORECASE,
-)
 _NOT_A_HEADING_END = re.compile(r"[。；;，,、：:]$|[a-z]{3}\.$|(?:\. ?){3}")
 
 
@@ -148,7 +143,7 @@ def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]]) 
     levels = _levels([(line, look) for _, line, look in lines])
     worded = {} if levels else heading_levels([line for _, line, _ in lines], are_lines=True)
     depths = [
-        (levels.get(look, 0) if levels else worded.get(at, int(bool(_NAMED_HEADING.match(line)))))
+        (levels.get(look, 0) if levels else worded.get(at, 0))
         * _may_be_heading(line, lines[at + 1][1] if at + 1 < len(lines) else "")
         for at, (_, line, look) in enumerate(lines)
     ]

@@ -30,9 +30,9 @@ from llama_index.core.schema import Document
 from lxml.etree import XMLSyntaxError, _Element
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.code import heading_levels
 from services.adapters.readers.office.numbering import BULLET, MAX_STYLE_STEPS, Numbering, number_of
 from services.adapters.readers.outline import Outline, spanned_table
+from services.adapters.readers.text import heading_levels
 
 # The text in Word's XML as a reader of the page sees it, with tracked insertions and without deletions.
 

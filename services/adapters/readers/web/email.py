@@ -15,10 +15,10 @@ from llama_index.core.schema import Document
 from core.errors import UnreadableDocumentError, UnsupportedMediaError
 from core.formats import DocumentFormat, format_of, is_supported
 from core.text import scrub
-from services.adapters.readers.code import add_mail_text
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.documents import read_sections
 from services.adapters.readers.outline import Outline, with_dates
+from services.adapters.readers.text import add_mail_text
 from services.adapters.readers.web.html import read_html
 
 # The text of an e-mail's headers and parts, whatever charset they claim.

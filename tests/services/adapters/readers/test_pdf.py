@@ -54,6 +54,18 @@ def test_chinese_numbers_are_headings_if_nothing_else_marks_any() -> None:
     assert [heading for heading, _ in outline(lines, {})] == [f"{above}一、登记", f"{above}二、收费"]
 
 
+def test_a_table_of_contents_is_not_a_heading() -> None:
+    """Discriminates: titles with page numbers taken for the chapters themselves."""
+    text = ["车主须在入住后三日内到物业登记车牌。", "每月在五日以前缴纳停车费。", "逾期不缴的不得驶入。"]
+    chapters = ["第一章 登记", "第二章 收费", "第三章 罚则"]
+    for leader in (" ", " ........ "):
+        contents = ["目录", *(f"{title}{leader}{page}" for page, title in enumerate(chapters, start=1))]
+        lines = ["停车管理办法", *contents, *(line for title in chapters for line in (title, *text))]
+        (above, listed), *others = outline(lines, {})
+        assert (above, listed) == ("停车管理办法", "\n".join(contents))
+        assert others == [(f"停车管理办法 > {title}", "\n".join(text)) for title in chapters]
+
+
 def test_a_title_over_two_lines_is_one_heading() -> None:
     title = ["Do Nest Box Colour and Height Matter?", "Swifts in Three European Cities"]
     results = outline([*title, *DATA_SHEET[3:6]], dict.fromkeys(title, "F3 17"))
