@@ -111,6 +111,25 @@ def _remember_en(text: str) -> MemoryRequest | None:
     return MemoryRequest(what)
 
 
+_DECLINES_ZH = re.compile(
+    r"(?<![我们])(?:不要|(?<![特个分区级性])别|不用|不必|不许|[无不](?:需要?|须))(?:再|帮我|替我|给我)?"
+    r"(?:把[^，,。]{1,8}?)?(?:记(?:住|下来?|录)?(?![错混反岔恨仇得忆性账者载]|不)|存(?:下来?|储)|保存)"
+)
+_DECLINES_EN = re.compile(
+    r"(?:^|[,.;:!?(\n]\s*|\b(?:please|but|and|so) )(?:never|do not|don['’]t"
+    r"|(?:there(?: is|['’]s) )?no need to|(?:you )?(?:do not|don['’]t) (?:need|have) to"
+    r"|(?:you )?need(?: not|n['’]t)) (?:remember\b(?! (?:if|whether|when|where|who|how|why|what)\b)"
+    r"|(?:memori[sz]e|store|save|keep|record|note)\b(?: down)? (?:this|that|it|any|what i|my|the following)"
+    r"\b)|\boff the record\b",
+    re.I,
+)
+
+
+def declines(text: str) -> bool:
+    """Whether the message asks not to be remembered: then nothing is learned from it, by rule or model."""
+    return bool(_DECLINES_ZH.search(text) or _DECLINES_EN.search(text))
+
+
 _LASTING = re.compile(
     r"以后|今后|从现在起|总是|每次|一律|不要再?|别再?|请用|\b(?:always|never|from now on|don't|do not|in "
     r"future)\b",
@@ -241,7 +260,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 def self_statements(text: str) -> list[MemoryDraft]:
     """Return what the message plainly says about its writer: name, department, role, place. Nothing from
     questions, quotations, suppositions, or statements about others."""
-    if len(text) > 4 * MAX_CONTENT_CHARS or _OF_A_TEXT.search(text):
+    if len(text) > 4 * MAX_CONTENT_CHARS or _OF_A_TEXT.search(text) or declines(text):
         return []
     return [MemoryDraft(content) for content in dict.fromkeys(_statements(fold_width(text)))]
 

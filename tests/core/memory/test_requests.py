@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.memory.record import MemoryType
-from core.memory.statements import explicit_request, type_of
+from core.memory.statements import declines, explicit_request, self_statements, type_of
 
 
 @pytest.mark.parametrize(
@@ -115,3 +115,38 @@ def test_a_wish_about_answers_applies_to_every_question(wish: str) -> None:
 )  # fmt: skip
 def test_a_statement_about_other_answers_does_not(fact: str) -> None:
     assert type_of(fact) is not MemoryType.INSTRUCTION
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Don't remember this: my name is Carl", "Please don’t store this: I work as a nurse",
+        "Do not save that I live in Graz", "My name is Carl, but don't remember that",
+        "Never record this. I live in Graz",
+        "You don't need to remember that I live in Graz", "My name is Carl. No need to remember it.",
+        "Off the record: I live in Graz", "不要记住：我叫李雷", "别记，我住在苏州",
+        "这个不用记：我是一名护士", "我叫李雷，请不要记录", "请别把这个记下来：我叫李雷",
+        "以下内容无需保存，我住在苏州",
+    ],
+)  # fmt: skip
+def test_what_a_person_asks_not_to_remember_is_not_learned(text: str) -> None:
+    """Discriminates: a statement that is learned because the wish before or after it is not read."""
+    assert declines(text)
+    assert (self_statements(text), explicit_request(text)) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't remember if I told you: my name is Carl", "You don't remember my name? My name is Carl",
+        "I live in Graz, and I don't remember my postcode", "Don't you remember? My name is Carl",
+        "Don't save me a seat, I live in Graz", "别记错了，我叫李雷", "别忘记，我叫李雷",
+        "我不用记住密码，我叫李雷", "不要记者，我叫李雷",
+        "我特别记得，我叫李雷", "请分别记录，我叫李雷", "不要记恨，我叫李雷",
+        "Don't remember when we met: my name is Carl",
+    ],
+)  # fmt: skip
+def test_only_a_wish_about_this_message_keeps_it_from_being_learned(text: str) -> None:
+    """Discriminates: somebody's own memory, and a wish to remember correctly, taken for a refusal."""
+    assert not declines(text)
+    assert self_statements(text) != []
