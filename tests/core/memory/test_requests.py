@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.memory.record import MemoryType
-from core.memory.statements import declines, explicit_request, self_statements, type_of
+from core.memory.statements import Extent, declines, everything, explicit_request, self_statements, type_of
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,35 @@ def test_only_a_wish_about_this_message_keeps_it_from_being_learned(text: str) -
     """Discriminates: somebody's own memory, and a wish to remember correctly, taken for a refusal."""
     assert not declines(text)
     assert self_statements(text) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "extent"),
+    [
+        ("Forget everything you know about me.", Extent.MEMORIES),
+        ("please forget everything about me", Extent.MEMORIES),
+        ("Delete all my memories", Extent.MEMORIES),
+        ("忘掉关于我的一切", Extent.MEMORIES),
+        ("请忘记你记住的关于我的事", Extent.MEMORIES),
+        ("请删除所有记忆。", Extent.MEMORIES),
+        ("把关于我的信息都忘掉吧", Extent.MEMORIES),
+        ("forget everything", Extent.UNCLEAR),
+        ("忘记一切", Extent.UNCLEAR),
+    ],
+)
+def test_a_request_to_forget_everything_is_one(text: str, extent: Extent) -> None:
+    request = explicit_request(text)
+    assert request is not None
+    assert (request.forget, everything(request.content)) == (True, extent)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "delete everything", "删除全部", "Forget everything you know about leave", "Delete all my documents",
+        "删除所有文档", "清空回收站", "忘记一切烦恼", "Forget everything above", "怎么删除所有记忆？",
+        "How do I delete all my memories?", "把文件都删掉",
+    ],
+)  # fmt: skip
+def test_a_request_to_delete_something_else_does_not_concern_memories(text: str) -> None:
+    assert explicit_request(text) is None
