@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from core.errors import UnknownMemoryError
 from core.memory.gate import slot_named, statement_of
 from core.memory.record import Memory, MemoryType
-from core.memory.statements import type_of
+from core.memory.statements import Extent, everything, type_of
 from core.relevance.sparse import question_terms, terms
 from services.memory.records import MemoryRecords, MemorySwitch
 from services.memory.turns import MemoryLearning
@@ -83,14 +83,17 @@ class MemoriesHandler:
         return memories[0]
 
     async def forget(self, owner: str, words: str) -> list[Memory]:
-        """Delete and return memories that contain all these words or state what they name (my address)."""
+        """Delete and return memories that contain all these words or state what they name (my address); all
+        of them if that is what the words say."""
         asked = {term.text for term in question_terms(words)}
         slot = slot_named(_POSSESSIVE.sub("", words).strip())
         memories = await self.records.of_owner(owner)
         forgotten = [
             memory
             for memory in memories
-            if (asked and _has_all(terms(memory.content), asked)) or _states_slot(slot, memory)
+            if everything(words) is Extent.MEMORIES
+            or (asked and _has_all(terms(memory.content), asked))
+            or _states_slot(slot, memory)
         ]
         await self.records.delete([memory.memory_id for memory in forgotten])
         return forgotten

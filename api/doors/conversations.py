@@ -123,15 +123,22 @@ class ConversationDoor:
             await self._sessions.get(request.session_id, request.owner)
         lock = self._owner_locks.setdefault(request.owner, asyncio.Lock())
         async with lock:  # two requests with the same unknown history import it once
-            placed = await self._place(filtered(conversation.past, self._question_filter), request)
+            past, cleared = (
+                filtered(turns, self._question_filter) for turns in (conversation.past, conversation.cleared)
+            )
+            placed = await self._place(past, cleared, request)
         at = replace(request, session_id=placed.session_id, parent_turn_id=placed.parent_turn_id)
         return await self._chat.begin_turn(at)
 
-    async def _place(self, past: Sequence[PastTurn], request: TurnRequest) -> Placed:
+    async def _place(
+        self, past: Sequence[PastTurn], cleared: Sequence[PastTurn], request: TurnRequest
+    ) -> Placed:
         match = await self._lineage.find(past, request.owner, request.session_id)
-        depth = match.depth if match else 0
-        placed = Placed(match.turn.session_id, match.turn.turn_id) if match else Placed(request.session_id)
-        unknown = past[depth:]
+        if match:
+            placed = Placed(match.turn.session_id, match.turn.turn_id)
+        else:
+            placed = Placed(request.session_id or await self._cleared_session(cleared, request.owner))
+        unknown = past[match.depth if match else 0 :]
         if not unknown:
             return placed
         if placed.session_id is None:
@@ -139,6 +146,12 @@ class ConversationDoor:
             brought = await self._sessions.importer.run(imported)
             return Placed(brought.session_id, brought.turn_ids[-1])
         return await self._append(unknown, placed, placed.session_id, request.owner)
+
+    async def _cleared_session(self, cleared: Sequence[PastTurn], owner: str) -> str | None:
+        """Return the session in which these turns were cleared: it keeps its persona, and they are not
+        recalled as those of another conversation."""
+        match = await self._lineage.find(cleared, owner, None)
+        return match.turn.session_id if match and match.depth == len(cleared) else None
 
     async def _append(
         self, unknown: Sequence[PastTurn], placed: Placed, session_id: str, owner: str

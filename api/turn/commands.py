@@ -24,7 +24,7 @@ from core.conversation.turns import Turn
 from core.errors import MemoryRefusedError
 from core.memory.gate import Refusal
 from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
-from core.memory.statements import type_of
+from core.memory.statements import Extent, everything, type_of
 from core.prompt.messages import answer_in_history, with_times
 from core.relevance.talk import Talk, talk_of
 from core.text import Language
@@ -75,6 +75,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "no_match": (
         "没有与“{}”相符的记忆。`/memories` 列出记住的一切。",
         "I remember nothing that matches “{}”. `/memories` lists everything.",
+    ),
+    "unclear": (
+        "还没有忘掉什么。`/forget 关于我的一切` 删除关于你的全部记忆；`/clear` 只是不再带本会话的上文。",
+        "Nothing is forgotten yet. `/forget everything about me` deletes all memories about you; `/clear` "
+        "only leaves out the history of this conversation.",
     ),
     "what": ("请写上要记住的内容：`/remember 文字`。", "Say what to remember: `/remember TEXT`."),
     "which": ("请写上要忘掉的内容：`/forget 词`。", "Say what to forget: `/forget WORDS`."),
@@ -143,9 +148,11 @@ class MemoryCommands:
     async def _forget(self, words: str, owner: str, language: CommandLanguage) -> str:
         if not words:
             return _say("which", language)
+        if everything(words) is Extent.UNCLEAR:
+            return _say("unclear", language)
         forgotten = await self._memories.forget(owner, words)
         if not forgotten:
-            return _say("no_match", language, words)
+            return _say("none" if everything(words) else "no_match", language, words)
         return f"{_say('forgotten', language, str(len(forgotten)))}\n{_memory_lines(forgotten)}"
 
     async def _list(self, owner: str, language: CommandLanguage) -> str:

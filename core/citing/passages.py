@@ -100,6 +100,11 @@ def is_answerless(text: str, span: Span) -> bool:
     return bool(_ANSWERLESS.match(text, span.start, span.end))
 
 
+def _is_below_names(text: str, ruler: Span, row: Span) -> bool:
+    rows = text.startswith("|", ruler.start) and text.startswith("|", row.start)
+    return rows and "-" in text[ruler.start : ruler.end] and is_answerless(text, ruler)
+
+
 def with_frame(text: str, spans: Sequence[Span], first: int, last: int) -> tuple[int, int]:
     """Extend the sentences to the header of their table, the lead-in of their list, or what they lead in to.
 
@@ -373,6 +378,8 @@ class KeyPassages:
         """Return the indexes of the first and the last sentence; ties go to the earliest."""
         spans = text.spans
         fits = [not is_answerless(text.text, span) for span in spans]
+        for names, ruler, row in zip(range(len(spans)), spans[1:], spans[2:], strict=False):
+            fits[names] &= not _is_below_names(text.text, ruler, row)
         answer_kind = [self._answer_kind.is_in(text.text[span.start : span.end]) for span in spans]
         begun = [any(part.heads.match(text.text, span.start) for part in self._parts) for span in spans]
         best, best_value = (0, 0), -math.inf

@@ -30,14 +30,16 @@ SYSTEM_ROLES = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A request's messages: `persona` is the text of its system messages, `past` starts with the oldest.
-    `sent_images` are the question's, `attached` is what a client sent along with it."""
+    """A request's messages: `persona` is the text of its system messages, `past` are the turns since the last
+    /clear, oldest first, and `cleared` those that it cleared. `sent_images` are the question's, `attached` is
+    what a client sent along with it."""
 
     persona: str
     past: tuple[PastTurn, ...]
     question: str
     sent_images: tuple[SentImage, ...] = ()
     attached: str = ""
+    cleared: tuple[PastTurn, ...] = ()
 
     @property
     def language(self) -> Language:
@@ -111,7 +113,7 @@ def _has(turn: MarkedTurn, past: PastTurn) -> bool:
 
 def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
     """Read (role, text) pairs, in order. System messages are the persona; consecutive messages of one role
-    are joined; an assistant's text before the first question is dropped, and so is all before a /clear.
+    are joined; an assistant's text before the first question is dropped.
 
     A client's instruction after the last answer is the question, not a persona. Raises BadRequestError, which
     names the message, if the last one that counts is not a user's.
@@ -132,7 +134,9 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
     if last != "user":
         raise BadRequestError("messages: the last message must be a user's.")
     question = turns.pop().question
-    return Conversation(persona, _since_clear(turns), question)
+    *earlier, past = _between_clears(turns)
+    cleared = next(filter(None, reversed(earlier)), [])
+    return Conversation(persona, tuple(past), question, cleared=tuple(cleared))
 
 
 def filtered(past: Sequence[PastTurn], question_filter: Callable[[str], str]) -> tuple[PastTurn, ...]:
@@ -140,10 +144,14 @@ def filtered(past: Sequence[PastTurn], question_filter: Callable[[str], str]) ->
     return tuple(replace(turn, question=question_filter(turn.question)) for turn in past)
 
 
-def _since_clear(turns: Sequence[PastTurn]) -> tuple[PastTurn, ...]:
-    clears = [at for at, turn in enumerate(turns) if _is_clear(turn.question)]
-    since = turns[clears[-1] + 1 if clears else 0 :]
-    return tuple(turn if turn.question else replace(turn, question=NOTHING) for turn in since)
+def _between_clears(turns: Sequence[PastTurn]) -> list[list[PastTurn]]:
+    stretches: list[list[PastTurn]] = [[]]
+    for turn in turns:
+        if _is_clear(turn.question):
+            stretches.append([])
+        else:
+            stretches[-1].append(turn if turn.question else replace(turn, question=NOTHING))
+    return stretches
 
 
 def _is_clear(question: str) -> bool:

@@ -182,7 +182,8 @@ class MarkdownTranscript:
         return [f"**{self._word(name)}**", contained(text)] if text else []
 
     def _sources(self, sources: Sequence[Citation]) -> str:
-        return "\n".join(f"{source.index}. {self._source(source)}" for source in sources)
+        used = [source for source in sources if source.cited] or sources
+        return "\n".join(f"{source.index}. {self._source(source)}" for source in used)
 
     def _source(self, source: Citation) -> str:
         page = "" if source.page is None else self._word("page").format(source.page)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import chain
 
 from core.memory.record import MAX_CONTENT_CHARS, MemoryDraft, MemoryType
@@ -48,6 +49,21 @@ _FORGET_EN = re.compile(
     rf"| what you know about | (?=my\b))(?P<what>.+?){_END}",
     re.I | re.S,
 )
+_MY_ALL = re.compile(
+    r"(?:everything|all)(?: that)? you (?:know|remember|have (?:stored|remembered))(?: about me)?"
+    r"|everything about me|all (?:of )?(?:(?:my|your|the) )?memories(?: (?:of|about) me)?"
+    r"|(?:(?:你|记住的?|记得的?|知道的?|所有|全部)*(?:关于|有关))?我的(?:一切|所有|全部)(?:事情?|信息|记忆)?"
+    r"|(?:你|记住的?|记得的?|知道的?|所有|全部)*(?:关于|有关)我的(?:事情?|信息|记忆)?"
+    r"|(?:你的|关于我的)?(?:所有|全部)的?记忆",
+    re.I,
+)
+_ALL = re.compile(r"everything|it all|一切|所有(?:的?事情?)?|全部", re.I)
+_FORGET_ALL = re.compile(
+    rf"^\s*(?:{_POLITE_ZH}?(?:(?P<drop>删除|删掉|清空|清除)|忘掉|忘记|忘了)|{_POLITE_ZH}?把(?=.+(?:忘|删)[掉了除记])"
+    r"|(?:please |can you |could you )?(?:(?P<erase>delete|erase|clear)|forget)(?: about)? )"
+    rf"(?P<what>.+?)(?:(?:都|全)?(?:忘|删)[掉了除记])?吧?{_END}",
+    re.I,
+)
 _OF_THE_TALK_EN = re.compile(
     r"\b(?:last|previous|earlier|first|above) |\b(?:question|message|request|instructions?|prompt|password"
     r"|keys)\b", re.I
@@ -68,7 +84,30 @@ def explicit_request(text: str) -> MemoryRequest | None:
     """Return what the message asks, in plain words, to remember or to forget; None for anything else."""
     if len(text) > 2 * MAX_CONTENT_CHARS:
         return None
-    return _forget(text) or _remember_zh(text) or _remember_en(text)
+    return _forget_all(text) or _forget(text) or _remember_zh(text) or _remember_en(text)
+
+
+class Extent(StrEnum):
+    """What "everything" in a request to forget means: what is known about the person, or maybe only what was
+    said in the conversation."""
+
+    MEMORIES = "memories"
+    UNCLEAR = "unclear"
+
+
+def everything(words: str) -> Extent | None:
+    """Return what these words, which are to be forgotten, mean as a whole; None if they name something."""
+    if _MY_ALL.fullmatch(words):
+        return Extent.MEMORIES
+    return Extent.UNCLEAR if _ALL.fullmatch(words) else None
+
+
+def _forget_all(text: str) -> MemoryRequest | None:
+    match = _FORGET_ALL.match(text)
+    extent = everything(match["what"]) if match else None
+    if match is None or extent is None or (extent is Extent.UNCLEAR and (match["drop"] or match["erase"])):
+        return None
+    return MemoryRequest(match["what"], forget=True)
 
 
 def _forget(text: str) -> MemoryRequest | None:
@@ -109,6 +148,25 @@ def _remember_en(text: str) -> MemoryRequest | None:
     if _ASKING.search(text) and not (match["polite"] or "").lower().endswith("you "):
         return None
     return MemoryRequest(what)
+
+
+_DECLINES_ZH = re.compile(
+    r"(?<![我们])(?:不要|(?<![特个分区级性])别|不用|不必|不许|[无不](?:需要?|须))(?:再|帮我|替我|给我)?"
+    r"(?:把[^，,。]{1,8}?)?(?:记(?:住|下来?|录)?(?![错混反岔恨仇得忆性账者载]|不)|存(?:下来?|储)|保存)"
+)
+_DECLINES_EN = re.compile(
+    r"(?:^|[,.;:!?(\n]\s*|\b(?:please|but|and|so) )(?:never|do not|don['’]t"
+    r"|(?:there(?: is|['’]s) )?no need to|(?:you )?(?:do not|don['’]t) (?:need|have) to"
+    r"|(?:you )?need(?: not|n['’]t)) (?:remember\b(?! (?:if|whether|when|where|who|how|why|what)\b)"
+    r"|(?:memori[sz]e|store|save|keep|record|note)\b(?: down)? (?:this|that|it|any|what i|my|the following)"
+    r"\b)|\boff the record\b",
+    re.I,
+)
+
+
+def declines(text: str) -> bool:
+    """Whether the message asks not to be remembered: then nothing is learned from it, by rule or model."""
+    return bool(_DECLINES_ZH.search(text) or _DECLINES_EN.search(text))
 
 
 _LASTING = re.compile(
@@ -241,7 +299,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 def self_statements(text: str) -> list[MemoryDraft]:
     """Return what the message plainly says about its writer: name, department, role, place. Nothing from
     questions, quotations, suppositions, or statements about others."""
-    if len(text) > 4 * MAX_CONTENT_CHARS or _OF_A_TEXT.search(text):
+    if len(text) > 4 * MAX_CONTENT_CHARS or _OF_A_TEXT.search(text) or declines(text):
         return []
     return [MemoryDraft(content) for content in dict.fromkeys(_statements(fold_width(text)))]
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from core.dates import rfc3339
 from core.knowledge import SCORE_DIGITS, Candidate, KnowledgeFilter, scope_of
-from core.memory.record import Memory
+from core.memory.record import Memory, MemoryType
 from core.relevance.probability import SURE
-from core.text import Language
+from core.text import Language, is_mostly_chinese
 
 JOINER = "\u200d"
 CODE_DIGITS = 6  # a document with a thousand guesses hits one request in 1,000
@@ -192,8 +193,28 @@ def find_blocks(text: str) -> tuple[int, int] | None:
     return first.start(), end
 
 
+_RELATIVE_TIME = re.compile(
+    r"[今明昨后前][天晚日年早]|[本这那上下]个?(?:周|星期|礼拜|月|季度)"
+    r"|\b(?:today|tonight|tomorrow|yesterday|ago"
+    r"|(?:this|next|last|coming) (?:week|weekend|month|year|quarter|spring|summer|autumn|fall|winter"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|in (?:an?|\w+) (?:days?|weeks?|months?|years?))\b",
+    re.I,
+)
+
+
 def memory_lines(memories: Iterable[Memory]) -> str:
-    return "\n".join(f"- {' '.join(memory.content.split())}" for memory in memories)
+    return "\n".join(map(_memory_line, memories))
+
+
+def _memory_line(memory: Memory) -> str:
+    """Add its time to what names another by it: a week later, "next Wednesday" is another day."""
+    content = " ".join(memory.content.split())
+    undatable = memory.type is MemoryType.EPISODE or not memory.valid_from
+    if undatable or not _RELATIVE_TIME.search(content):
+        return f"- {content}"
+    day, time = rfc3339(memory.valid_from)[:16].split("T")
+    moment = "（{} {} UTC 说的）" if is_mostly_chinese(content) else " (said on {} {} UTC)"
+    return f"- {content}{moment.format(day, time)}"
 
 
 def scope_line(limits: KnowledgeFilter, language: Language) -> str:

@@ -16,6 +16,7 @@ from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
 from core.memory.gate import Refusal, confirms, refused_proposal
 from core.memory.record import MemoryDraft, MemoryType
+from core.memory.statements import declines
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role
 from core.text import is_mostly_chinese
@@ -156,7 +157,7 @@ _IS_UNREAD = is_empty(READ)
 
 @dataclass(frozen=True, slots=True)
 class UnreadTurn:
-    """A question and its answer. `skipped`: it was asked without memory."""
+    """A question and its answer. `skipped`: it was asked without memory, or not to be remembered."""
 
     turn_id: str
     question: str
@@ -263,7 +264,7 @@ def _unread(record: Record) -> UnreadTurn | None:
         answer=str(payload.get("assistant_response") or ""),
         created_us=_number(payload.get("created_us")),
         seq=_number(payload.get("seq")),
-        skipped=isinstance(request, dict) and request.get("memory") is False,
+        skipped=declines(question) or (isinstance(request, dict) and request.get("memory") is False),
     )
 
 

@@ -18,7 +18,7 @@ from core.conversation.turns import Turn, TurnStatus
 from core.errors import MemoryRefusedError, WenmaiError
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.relevance import THRESHOLD, MemoryRelevance
-from core.memory.statements import explicit_request, self_statements, type_of
+from core.memory.statements import declines, explicit_request, self_statements, type_of
 from core.relevance.query import Query
 from services.memory.extraction import Extraction, UnreadTurns
 from services.memory.records import MemoryRecords
@@ -168,8 +168,8 @@ class Reading:
 
 class MemoryLearning:
     """`after_turn` returns at once. Nothing is learned from cancelled or failed turns, commands (executed
-    elsewhere), and turns asked without memory. `on`: MEMORY_RECALL is not off; `reading` None: no model
-    proposes anything."""
+    elsewhere), and turns asked without memory or not to be remembered. `on`: MEMORY_RECALL is not off;
+    `reading` None: no model proposes anything."""
 
     def __init__(
         self, records: MemoryRecords, writer: MemoryWriter, *, on: bool, reading: Reading | None = None
@@ -284,7 +284,7 @@ def _has_at_least(each: Iterable[object], least: int) -> bool:
 
 def teaches(turn: Turn) -> bool:
     asked = turn.request is None or turn.request.memory
-    return asked and turn.status is TurnStatus.COMPLETED and not turn.command
+    return asked and turn.status is TurnStatus.COMPLETED and not turn.command and not declines(turn.question)
 
 
 def stated(turn: Turn) -> Iterator[MemoryDraft]:

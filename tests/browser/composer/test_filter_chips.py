@@ -81,6 +81,20 @@ async def test_filters_on_deleted_documents_go_when_the_list_is_reread(page: Pag
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
+async def test_a_document_deleted_in_another_tab_is_no_longer_a_filter(page: Page, server: Served) -> None:
+    """Discriminates: only ids that were never listed are looked up, so that nothing is found any more."""
+    deleted = server.add("四.md", TEXT + "四")
+    remaining = stored_filters(server)
+    await opened(page, server.url)
+    await limit_to(page, (deleted, "四.md"), (remaining, "留着.md"))
+    await publish(page, "documents-read", {"document_ids": [deleted, remaining]})
+    erase(server, deleted)
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await expect(page.locator(CHIPS)).to_have_text(["留着.md"])
+    await expect(page.locator(NOTE)).to_contain_text("四.md")
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_another_conversations_filter_is_checked_when_it_is_opened(page: Page, server: Served) -> None:
     """Also after a reload. Discriminates: only the conversation that is open at the deletion."""
     deleted = server.add("三.md", TEXT + "三")

@@ -279,6 +279,17 @@ def test_a_table_row_comes_with_its_header_and_a_list_with_its_lead_in() -> None
     assert passage(query("安装要做什么"), items).endswith("- 运行命令")
 
 
+def test_column_names_are_not_the_key_passage_of_a_table_with_rows() -> None:
+    """Discriminates: the names alone, which have most words of a question about a cell."""
+    table = (
+        "| 职级 | 住宿费（元/天） / 一线城市 | 住宿费（元/天） / 其他城市 |\n| --- | --- | --- |\n"
+        "| 总监 | 900 | 700 |\n| 经理 | 650 | 500 |\n| 员工 | 450 | 350 |"
+    )
+    assert passage(query("经理在一线城市的住宿费是多少？"), table).endswith("| 经理 | 650 | 500 |")
+    names = "| Step | Owner |\n| :-- | --- |"
+    assert passage(query("Who is the owner of the step?"), names) == "| Step | Owner |"
+
+
 def test_the_answers_claim_decides_between_equal_sentences() -> None:
     """Discriminates: CLAIM_WEIGHT = 0."""
     text = "退款要先提交申请。退款由财务部门审批。退款在七个工作日内到账。"

@@ -132,7 +132,8 @@ def test_messages_before_a_clear_are_not_part_of_the_branch() -> None:
         ("assistant", "Cleared."),
         ("user", "c"),
     ]
-    assert read_messages(messages).past == ()
+    read = read_messages(messages)
+    assert (read.past, read.cleared) == ((), (PastTurn("a", "b"),))
 
 
 @pytest.mark.parametrize("messages", [[], [("system", "a")], [("user", "a"), ("assistant", "b")]])

@@ -96,6 +96,13 @@ def test_a_turn_shows_its_time_its_status_and_its_sources() -> None:
     )
 
 
+def test_of_the_passages_only_the_cited_ones_are_listed_as_sources() -> None:
+    """Discriminates: a list of all that was found, as if the answer rested on it."""
+    sources = (citation("a.md", "A", 1), replace(citation("b.md", "B", 2), cited=True))
+    transcript = MarkdownTranscript("en").turn(1, turn(answer="Yes [2].", sources=sources))
+    assert transcript.endswith("**Sources**\n\n2. “b.md”, B, page 3\n\n")
+
+
 def test_a_question_with_an_image_tells_the_reader_where_the_image_is() -> None:
     """Discriminates: the note for models, which mentions sending it again."""
     asked = turn(images=(Image("image/png", 1, 1, 1, "h"),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.memory.record import MemoryType
-from core.memory.statements import explicit_request, type_of
+from core.memory.statements import Extent, declines, everything, explicit_request, self_statements, type_of
 
 
 @pytest.mark.parametrize(
@@ -115,3 +115,70 @@ def test_a_wish_about_answers_applies_to_every_question(wish: str) -> None:
 )  # fmt: skip
 def test_a_statement_about_other_answers_does_not(fact: str) -> None:
     assert type_of(fact) is not MemoryType.INSTRUCTION
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Don't remember this: my name is Carl", "Please don’t store this: I work as a nurse",
+        "Do not save that I live in Graz", "My name is Carl, but don't remember that",
+        "Never record this. I live in Graz",
+        "You don't need to remember that I live in Graz", "My name is Carl. No need to remember it.",
+        "Off the record: I live in Graz", "不要记住：我叫李雷", "别记，我住在苏州",
+        "这个不用记：我是一名护士", "我叫李雷，请不要记录", "请别把这个记下来：我叫李雷",
+        "以下内容无需保存，我住在苏州",
+    ],
+)  # fmt: skip
+def test_what_a_person_asks_not_to_remember_is_not_learned(text: str) -> None:
+    """Discriminates: a statement that is learned because the wish before or after it is not read."""
+    assert declines(text)
+    assert (self_statements(text), explicit_request(text)) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't remember if I told you: my name is Carl", "You don't remember my name? My name is Carl",
+        "I live in Graz, and I don't remember my postcode", "Don't you remember? My name is Carl",
+        "Don't save me a seat, I live in Graz", "别记错了，我叫李雷", "别忘记，我叫李雷",
+        "我不用记住密码，我叫李雷", "不要记者，我叫李雷",
+        "我特别记得，我叫李雷", "请分别记录，我叫李雷", "不要记恨，我叫李雷",
+        "Don't remember when we met: my name is Carl",
+    ],
+)  # fmt: skip
+def test_only_a_wish_about_this_message_keeps_it_from_being_learned(text: str) -> None:
+    """Discriminates: somebody's own memory, and a wish to remember correctly, taken for a refusal."""
+    assert not declines(text)
+    assert self_statements(text) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "extent"),
+    [
+        ("Forget everything you know about me.", Extent.MEMORIES),
+        ("please forget everything about me", Extent.MEMORIES),
+        ("Delete all my memories", Extent.MEMORIES),
+        ("忘掉关于我的一切", Extent.MEMORIES),
+        ("请忘记你记住的关于我的事", Extent.MEMORIES),
+        ("请删除所有记忆。", Extent.MEMORIES),
+        ("把关于我的信息都忘掉吧", Extent.MEMORIES),
+        ("forget everything", Extent.UNCLEAR),
+        ("忘记一切", Extent.UNCLEAR),
+    ],
+)
+def test_a_request_to_forget_everything_is_one(text: str, extent: Extent) -> None:
+    request = explicit_request(text)
+    assert request is not None
+    assert (request.forget, everything(request.content)) == (True, extent)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "delete everything", "删除全部", "Forget everything you know about leave", "Delete all my documents",
+        "删除所有文档", "清空回收站", "忘记一切烦恼", "Forget everything above", "怎么删除所有记忆？",
+        "How do I delete all my memories?", "把文件都删掉",
+    ],
+)  # fmt: skip
+def test_a_request_to_delete_something_else_does_not_concern_memories(text: str) -> None:
+    assert explicit_request(text) is None

@@ -1,9 +1,14 @@
-"""How the limits of a question are put into the prompt and parsed from it."""
+"""How the limits of a question and memories are put into the prompt, and the limits parsed from it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from core.knowledge import NO_LIMITS, KnowledgeFilter, scope_of
-from core.prompt.fence import nothing_within, scope_in_prompt, scope_line
+from core.memory.record import Memory, MemoryType
+from core.prompt.fence import memory_lines, nothing_within, scope_in_prompt, scope_line
 
 ALL = KnowledgeFilter(("合同", "a tag"), ("d1", "d2"), ("wiki",), "2024", "2024-06-30")
 
@@ -34,3 +39,18 @@ def test_the_scope_is_parsed_only_where_the_prompt_puts_it() -> None:
         prompt = f"You are careful.\n\n{nothing_within(ALL, language)}"
         assert scope_in_prompt(prompt) == scope_of(ALL, language)
         assert scope_in_prompt(scope_line(ALL, language)) == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("我下周三要去上海出差", "我下周三要去上海出差（2023-11-14 22:13 UTC 说的）"),
+        ("I will be in Graz next week", "I will be in Graz next week (said on 2023-11-14 22:13 UTC)"),
+        ("我每周三去上海出差", "我每周三去上海出差"),
+    ],
+)
+def test_a_memory_that_names_a_relative_time_comes_with_its_own(content: str, line: str) -> None:
+    """Discriminates: "next week" read as the week after the question."""
+    memory = Memory("m", "o", content, valid_from=1_700_000_000_000_000)
+    assert memory_lines([memory]) == f"- {line}"
+    assert memory_lines([replace(memory, type=MemoryType.EPISODE)]) == f"- {content}"

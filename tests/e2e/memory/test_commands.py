@@ -87,6 +87,19 @@ async def test_plain_words_do_what_the_commands_do(tmp_path: Path) -> None:
         assert (stored["command"], stored["question"]) == ("remember", "请记住：我对花生过敏。")
 
 
+async def test_everything_is_forgotten_only_if_that_is_clearly_meant(tmp_path: Path) -> None:
+    """Discriminates: a model that claims to have forgotten, and "nothing matches" despite memories."""
+    async with open_app(settings_of(tmp_path, "forget_all")) as app:
+        for content in ("我对花生过敏", "我的工位是302"):
+            await app.ask(f"/remember {content}")
+        assert "/forget 关于我的一切" in (await app.ask("忘记一切")).answer
+        assert len(await contents(app)) == 2
+        assert (await app.ask("忘掉关于我的一切")).answer.startswith("已忘掉 2 条")
+        assert await contents(app) == []
+        assert (await app.ask("/forget everything about me")).answer == "Nothing is remembered yet."
+        assert "forget_all" not in RECORDED
+
+
 async def test_a_request_beside_a_question_is_remembered_and_the_question_answered(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "beside")) as app:
         turn = await app.ask("请记住我对花生过敏。推荐一道菜？")

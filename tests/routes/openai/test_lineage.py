@@ -215,13 +215,22 @@ async def test_explicit_ids_take_precedence(at: Door) -> None:
 
 
 async def test_a_clear_among_the_messages_begins_a_new_root(at: Door) -> None:
+    """Discriminates: a new session, which lacks the persona and recalls what was cleared."""
     chat = Chat(at)
-    first = await chat.send("Before the clearing.")
+    await chat.send("Before the clearing.")
+    await chat.send("/persona Speak like a lighthouse keeper.")
     await chat.send("/clear")
     after = await chat.send("After the clearing.")
     assert after["parent_turn_id"] is None
     assert "Before the clearing." not in at.received()
-    assert first["session_id"] == chat.turns[1]["session_id"]
+    assert "lighthouse keeper" in at.received()
+    follow_up = await chat.send("And then?")
+    assert follow_up["parent_turn_id"] == after["turn_id"]
+    await chat.send("/clear")
+    await chat.send("/clear")
+    again = await chat.send("After two more.")
+    assert again["parent_turn_id"] is None
+    assert len({turn["session_id"] for turn in chat.turns}) == 1
 
 
 async def test_a_retry_is_one_turn(at: Door) -> None:

@@ -305,6 +305,7 @@ async def test_the_model_is_not_asked_before_the_minimum_number_of_messages(benc
 
 
 async def test_interrupted_failed_command_and_memory_off_turns_are_not_read(bench: Bench) -> None:
+    """Discriminates: also, a turn that asks not to be remembered."""
     worker = bench.worker(min_turns=1)
     kinds: tuple[dict[str, Any], ...] = (
         {"status": TurnStatus.CANCELLED},
@@ -312,14 +313,15 @@ async def test_interrupted_failed_command_and_memory_off_turns_are_not_read(benc
         {"status": TurnStatus.INTERRUPTED},
         {"command": "help"},
         {"request": AskedWith(memory=False)},
+        {"question": "不要记住：我喜欢红茶"},
         {"owner": "somebody"},
         {},
     )
     for number, fields in enumerate(kinds, start=1):
         turn = await bench.answered(number, **fields)
-    worker.after_turn(turn, earlier=range(6))
+    worker.after_turn(turn, earlier=range(7))
     await worker.idle()
-    assert bench.model.read == ["问题 7"]
+    assert bench.model.read == ["问题 8"]
 
 
 async def test_a_model_that_is_down_loses_no_turn_and_duplicates_nothing(bench: Bench) -> None:

@@ -107,6 +107,13 @@ export class StaleLimits {
       this.look();
     });
     subscribe("tags-read", ({ tags }) => this.#keepTags(tags));
+    document.addEventListener("visibilitychange", () => document.hidden || this.#lookAgain());
+  }
+
+  /** Another tab may have deleted a document that this one has listed. */
+  #lookAgain() {
+    for (const { id } of this.filters.now.documents) this.#existing?.delete(id);
+    return this.look();
   }
 
   /** Call when other filters are shown. There may be more documents than were listed, so unlisted ones are looked up. */
