@@ -195,6 +195,7 @@ def type_of(content: str) -> MemoryType:
 
 # Statements about oneself.
 
+_QUOTATION = re.compile('“[^”]*”|「[^」]*」|『[^』]*』|"[^"]*"')  # may hold several sentences
 _QUOTED = re.compile("[「」『』“”\"《》]|(?<![\\w])['‘]|['’](?![\\w])")
 _SUPPOSED = re.compile(
     r"^\s*(?:如果|假如|要是|假设|假使|倘若|若|就算|即使|万一|想象|设想|比如|例如|譬如|当我?|他说|她说|有人"
@@ -301,7 +302,9 @@ def self_statements(text: str) -> list[MemoryDraft]:
     questions, quotations, suppositions, or statements about others."""
     if len(text) > 4 * MAX_CONTENT_CHARS or _OF_A_TEXT.search(text) or declines(text):
         return []
-    return [MemoryDraft(content) for content in dict.fromkeys(_statements(fold_width(text)))]
+    return [
+        MemoryDraft(content) for content in dict.fromkeys(_statements(_QUOTATION.sub("“”", fold_width(text))))
+    ]
 
 
 def is_introduction(text: str) -> bool:
