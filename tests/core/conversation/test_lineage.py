@@ -59,6 +59,7 @@ def test_a_client_may_have_less_of_an_interrupted_answer() -> None:
     assert match_of([PastTurn("a", "It was a")], cut) == ("1", 1)
     assert match_of([PastTurn("a", "")], cut) == ("1", 1)
     assert match_of([PastTurn("a", "It was a dark and stormy")], cut) is None
+    assert match_of([PastTurn("b", "It was a")], cut) is None
     whole = stored("2", "a", None)
     assert match_of([PastTurn("a", "")], whole) is None
 
