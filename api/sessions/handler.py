@@ -154,13 +154,15 @@ class SessionsHandler:
         """Return the whole session, to be read in pieces."""
         return await copy_session(self._sessions, self._turns, self._images, session_id, owner)
 
-    async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[Turn]:
-        """Return the turns from the root to `leaf` (None: the newest turn), in order."""
-        read = await self.read_branch(session_id, owner, leaf)
-        return [turn async for turns in read for turn in turns]
-
     async def read_branch(self, session_id: str, owner: str, leaf: str | None) -> AsyncIterator[list[Turn]]:
         """Return an iterator over the turns of `branch`, a few at a time: there may be tens of thousands."""
+        return self._in_line(await self.branch(session_id, owner, leaf))
+
+    async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[str]:
+        """Return the ids of the turns from the root to `leaf` (None: the newest turn), without their texts.
+
+        Raises UnknownSessionError, UnknownTurnError.
+        """
         await self._sessions.get(session_id, owner)
         tree = await self._turns.tree(session_id, owner)
         if leaf is None:
@@ -168,7 +170,7 @@ class SessionsHandler:
             leaf = newest.turn_id if newest else None
         elif leaf not in tree.nodes:
             raise UnknownTurnError("leaf: no turn of this session has this id.")
-        return self._in_line([node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)])
+        return [node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)]
 
     async def _in_line(self, path: Sequence[str]) -> AsyncIterator[list[Turn]]:
         """Yield these turns in batches, each following the one before it."""

@@ -66,7 +66,7 @@ class SharesHandler:
                 raise ConflictError(f"A session has at most {MAX_SHARES} links: revoke one first.")
             secret, now_us = secrets.token_bytes(_SECRET_BYTES), utc_now_us()
             share = Share(
-                str(uuid.uuid4()), _hash(secret), branch[-1].turn_id, now_us, now_us + days * DAY_US, passages
+                str(uuid.uuid4()), _hash(secret), branch[-1], now_us, now_us + days * DAY_US, passages
             )
             await self._store.set_shares(session_id, owner, [*kept, share])
         token = base64.urlsafe_b64encode(uuid.UUID(session_id).bytes + secret).decode()

@@ -182,9 +182,9 @@ class FullSearch:
 
     def __init__(self, reader: StoreReader, traced: Traced, document: Quotes | None = None) -> None:
         self._reader = reader
-        self._traced = traced
-        self._mentions = _mentions(uuids_of(traced.ids))
-        self._others = non_uuids_of(traced.ids)
+        self._traced, self._ids = traced, traced.ids  # built once: a session may have 20,000
+        self._mentions = _mentions(uuids_of(self._ids))
+        self._others = non_uuids_of(self._ids)
         self._pieces = set(traced.texts)
         self._document = document or Quotes()
         self._results = FullResults()
@@ -202,7 +202,7 @@ class FullSearch:
         looked_at, hits = 0, Counter[str]()
         async for record in self._reader.records(collection):
             looked_at += 1
-            if str(record.id) in self._traced.ids:
+            if str(record.id) in self._ids:
                 hits["id"] += 1
             for path in self._naming(record.payload or {}):
                 hits[path] += 1

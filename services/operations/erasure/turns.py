@@ -62,17 +62,18 @@ class TurnEraser:
         )
 
     async def trace_session(self, session_id: str, owner: str | None) -> Traced:
-        """Collect a session with all its turns, even unreadable ones. `owner` None: of any owner."""
-        point_filter = _of_session(session_id, owner)
+        """Collect a session with all its turns, even unreadable ones, and the texts of MAX_RECORDS of them.
+        `owner` None: of any owner."""
         name = self._names.conversation_collection
-        records = [each async for each in self._reader.records(name, point_filter, _TEXT_FIELDS)]
+        turn_ids = await self._reader.ids(name, _of_session(session_id, owner))
+        last = retrieve_all(self._store, name, turn_ids[-MAX_RECORDS:], _TEXT_FIELDS)
         return Traced(
             ErasedKind.SESSION,
             session_id,
             owner=owner or "",
-            turn_ids=tuple(str(each.id) for each in records),
+            turn_ids=tuple(turn_ids),
             session_ids=(session_id,),
-            texts=_texts_of(records[-MAX_RECORDS:]),
+            texts=_texts_of([record async for record in last]),
         )
 
     async def erase_turn(self, traced: Traced) -> Counter[str]:
@@ -159,7 +160,8 @@ class TurnEraser:
         children = await self._reader.holding(
             self._names.conversation_collection, ["parent_turn_id"], traced.turn_ids
         )
-        left = [each for each in children.all_ids if each not in frozenset(traced.turn_ids)]
+        erased = frozenset(traced.turn_ids)
+        left = [each for each in children.all_ids if each not in erased]
         for chunk in batches(left):
             with suppress(UnknownPointError):  # one was deleted meanwhile; the others are written
                 await self._turns.set_payload({"parent_turn_id": None}, chunk)

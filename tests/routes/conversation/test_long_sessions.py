@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -81,6 +82,24 @@ async def test_a_link_to_a_long_session_is_sent_in_pieces(app: App) -> None:
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert response.text.endswith("</body></html>")
     assert pieces >= PIECES
+
+
+async def test_a_link_to_a_long_session_is_created_without_reading_its_turns(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: reading every text of the branch for the id at its end: at 20,000 turns half a minute
+    and 300 MB."""
+    session_id = await long_session(app)
+    read: list[str] = []
+    retrieve = app.container.store.retrieve
+
+    async def counting(name: str, ids: Sequence[str], **contents: Any) -> Any:
+        read.extend(ids if name == "conversations" else ())
+        return await retrieve(name, ids, **contents)
+
+    monkeypatch.setattr(app.container.store, "retrieve", counting)
+    link = await app.client.post(f"/sessions/{session_id}/shares", json={})
+    assert (link.status_code, link.json()["leaf"], read) == (201, uid(TURNS), [])
 
 
 @pytest.mark.parametrize("form", ["turns", "tree"])
