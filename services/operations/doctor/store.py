@@ -67,9 +67,12 @@ def embedding_name(settings: ModelSettings) -> str:
     return {"bundled": BUNDLED_NAME, "openai": settings.openai_embedding}.get(kind, target)
 
 
-async def check_store(store: VectorStore, names: StoreSettings, settings: ModelSettings) -> StoreFindings:
-    """Check every collection. Never raises for the store's errors: they are reported as findings."""
-    report = StoreFindings()
+async def check_store(
+    store: VectorStore, names: StoreSettings, settings: ModelSettings, report: StoreFindings | None = None
+) -> StoreFindings:
+    """Check every collection. Never raises for the store's errors: they are reported as findings. What is
+    found is added to `report` at once, for a caller with a time limit."""
+    report = report or StoreFindings()
     try:
         counts = await _counts(store, names)
         if not counts:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import httpx
 import pytest
@@ -33,9 +33,10 @@ from services.operations.doctor.machine import (
     check_sources,
     pinned_libraries,
 )
-from services.operations.doctor.store import BUNDLED_NAME, check_store, embedding_name
+from services.operations.doctor.store import BUNDLED_NAME, StoreFindings, check_store, embedding_name
 from services.operations.schedule.lease import LeaseRecord, LeaseStore
 from services.store.clock import utc_now_us
+from services.store.dialect import VectorStore
 from tests.support.models.hashing_embedding import DIMENSION
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.server import running_server
@@ -335,6 +336,28 @@ async def test_the_remains_of_a_crash_are_reported_with_the_command_that_repairs
     assert output["documents"].level is Level.WARN
     assert "the next start continues" in output["documents"].sentence
     assert "wenmai repair" in output["sessions"].sentence
+
+
+class _CancelledAtTurns:
+    """A store whose caller's time is over when turns are read."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def scroll(self, *_: Any, **__: Any) -> Any:
+        raise asyncio.CancelledError
+
+
+async def test_findings_made_within_the_time_limit_are_kept(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path)) as app:
+        names, kept = app.container.settings.store, StoreFindings()
+        store = cast(VectorStore, _CancelledAtTurns(app.container.store))
+        with pytest.raises(asyncio.CancelledError):
+            await check_store(store, names, ModelSettings(embedding=HASHING), kept)
+    assert {"store", "damage", "size", "embedding"} <= {finding.name for finding in kept.findings}
 
 
 def test_the_embeddings_name_is_shown_without_loading_it() -> None:
