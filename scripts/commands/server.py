@@ -38,6 +38,7 @@ ADMIN_KEY = (
 )
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns replies only when it is done
 CONNECT_TIMEOUT_S = 5
+SHOW_WAIT_S = 3.0
 NO_REPLY = "no server answers at {url} ({kind})"
 TOO_MANY = "{names} has {count} keys: set {variable} to one of them; what you ask and add belongs to that key"
 NOT_RUNNING = "no server answers at {url} ({error}): start it with `wenmai serve`, or name it with --url"
@@ -272,7 +273,8 @@ class ServerClient:
     async def request(self, method: str, path: str, **content: Any) -> httpx.Response:
         """Return the response, whatever its status; `content` is passed to httpx."""
         with self._plain_errors():
-            return await self._client.request(method, path, **content)
+            async with wait_shown():
+                return await self._client.request(method, path, **content)
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
@@ -291,6 +293,32 @@ class ServerClient:
             raise CommandError(line) from error
         except UnicodeEncodeError as error:
             raise unsendable() from error
+
+
+@asynccontextmanager
+async def wait_shown(after_s: float = SHOW_WAIT_S) -> AsyncIterator[None]:
+    """Show on a terminal how long the server has been at work: erasing an owner may take minutes."""
+    import asyncio
+
+    waiting = asyncio.create_task(_show_wait(after_s))
+    try:
+        yield
+    finally:
+        waiting.cancel()
+        await asyncio.wait([waiting])  # its line is cleared before anything else is printed
+
+
+async def _show_wait(after_s: float) -> None:
+    import asyncio
+
+    await asyncio.sleep(after_s)
+    from tqdm import tqdm
+
+    with tqdm(bar_format="waiting for the server: {elapsed}", leave=False, disable=None) as bar:
+        bar.start_t -= after_s
+        while not bar.disable:
+            bar.refresh()
+            await asyncio.sleep(1)  # the seconds shown
 
 
 @asynccontextmanager

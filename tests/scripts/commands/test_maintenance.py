@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -22,12 +23,13 @@ from core.operations.reports import ReceiptKind
 from routes.wire.operations import Cleanup
 from scripts import backfill_parent_turns, cleanup_expired
 from scripts.commands.maintenance import EXIT_NO_READER, CommandError, Options, invoke, run
-from scripts.commands.server import Server, open_client, refusal, server_of
+from scripts.commands.server import Server, open_client, refusal, server_of, wait_shown
 from tests.services.conversation.stores import uid, write_point
 from tests.support.environment import ROOT, clean_environment
 from tests.support.servers.app import HASHING, make_settings
 from tests.support.servers.commands import command, options_of, python
 from tests.support.servers.server import RunningServer, running_server
+from tests.support.waiting import until
 
 SESSION = uid(100)
 
@@ -336,6 +338,19 @@ def test_a_refusal_of_the_server_determines_the_exit_code(status: int, exit_code
     error = refusal(httpx.Response(status, json={"error": {"message": "busy"}}))
     assert error.exit_code == exit_code
     assert re.search(text, str(error))
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_a_long_wait_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    async with wait_shown(after_s=0.0):
+        await until(lambda: "waiting for the server: 00:0" in terminal.getvalue())
+    assert not terminal.getvalue().rpartition("\r")[2].strip(), "cleared"
 
 
 def test_output_that_nobody_reads_ends_quietly() -> None:
