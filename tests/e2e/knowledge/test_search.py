@@ -50,6 +50,9 @@ async def test_every_candidate_has_its_rank_and_score_at_every_stage(filled: App
     assert hits[0]["file_name"] == "fees.md"
     assert hits[0]["sparse"]["rank"] == 1
     assert hits[0]["sparse"]["score"] > 0
+    without_words = [one for one in hits if not one["sparse"]["score"]]
+    assert without_words
+    assert {one["sparse"]["rank"] for one in without_words} == {None}
     assert {one["dense"]["rank"] for one in hits} == {1, 2, 3}
     assert all(one["reranked"]["probability"] == one["probability"] for one in hits)
     assert [one["budget"]["index"] for one in hits] == [1, 2, 3]
