@@ -85,16 +85,15 @@ class MemoriesHandler:
     async def forget(self, owner: str, words: str) -> list[Memory]:
         """Delete and return memories that contain all these words or state what they name (my address); all
         of them if that is what the words say."""
-        asked = {term.text for term in question_terms(words)}
-        slot = slot_named(_POSSESSIVE.sub("", words).strip())
-        memories = await self.records.of_owner(owner)
-        forgotten = [
-            memory
-            for memory in memories
-            if everything(words) is Extent.MEMORIES
-            or (asked and _has_all(terms(memory.content), asked))
-            or _states_slot(slot, memory)
-        ]
+        forgotten = await self.records.of_owner(owner)
+        if everything(words) is not Extent.MEMORIES:
+            asked = {term.text for term in question_terms(words)}
+            slot = slot_named(_POSSESSIVE.sub("", words).strip())
+            forgotten = [
+                memory
+                for memory in forgotten
+                if (asked and _has_all(terms(memory.content), asked)) or _states_slot(slot, memory)
+            ]
         await self.records.delete([memory.memory_id for memory in forgotten])
         return forgotten
 
