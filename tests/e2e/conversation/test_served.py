@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import signal
 import socket
 import time
@@ -23,6 +24,9 @@ from tests.support.servers.app import CHAT, HASHING
 from tests.support.servers.server import RunningServer, cold, running_server, start_server, stop_server
 from tests.support.waiting import wait_until
 from tests.support.wire.sse import Streamed, frames
+
+EXECUTOR_THREADS = min(32, (os.cpu_count() or 1) + 4)
+"""The most threads that asyncio's default executor starts: one more whenever a call finds none idle."""
 
 
 def ask(url: str, question: str, **body: Any) -> Streamed:
@@ -245,13 +249,13 @@ def test_two_hundred_turns_leave_no_thread_descriptor_or_task_behind(
         return process.num_threads(), process.num_fds(), tasks(with_model.url)
 
     with httpx.Client(base_url=with_model.url, timeout=30) as client:
-        for number in range(20):
-            client.post(CHAT, json={"question": f"Warm {number}?"})
+        for number in range(20):  # the same words: what they open once stays open
+            client.post(CHAT, json={"question": f"Question {number}?"})
         before = measure()
         for number in range(200):
             assert "DONE:" in client.post(CHAT, json={"question": f"Question {number}?"}).text
         after = measure()
-    assert after[0] <= before[0]
+    assert after[0] <= before[0] + EXECUTOR_THREADS
     assert after[1] <= before[1]
     assert after[2] <= before[2]
 
