@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +13,6 @@ from core.failpoints import failpoint
 from core.knowledge import SHARED_OWNER
 from core.operations.erasure import ERASED_ID, ErasedKind, Quoted, Quotes, Traced
 from core.prompt.fence import without_document
-from services.conversation.turns import TurnStore
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore
 from services.knowledge.jobs.spool import FOLDER, Spool
@@ -21,6 +21,7 @@ from services.operations.erasure.proof import (
     FILTERED,
     MANIFEST_CHUNKS,
     PERSONA,
+    SOURCE_CHUNKS,
     SOURCE_DOCUMENTS,
     ErasureParts,
     readers_of,
@@ -28,7 +29,7 @@ from services.operations.erasure.proof import (
 from services.operations.erasure.reading import ANSWERED, StoreReader, is_id, texts_at
 from services.store.clock import utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
-from services.store.points import any_of, equals, has_id, retrieve_all
+from services.store.points import any_of, batches, equals, has_id, retrieve_all
 
 TURNS_PAGE = 50  # turns read with all their fields
 _SCRUBBED = [
@@ -39,6 +40,9 @@ _SCRUBBED = [
 
 @dataclass(frozen=True, slots=True)
 class DocumentErasure:
+    """`traced` also names the cited chunks of deleted versions."""
+
+    traced: Traced
     counts: Counter[str]
     quoted: Quoted
 
@@ -47,7 +51,7 @@ class DocumentEraser:
     """In a command there is no `knowledge`: nothing is being ingested, and the stored records are used."""
 
     def __init__(self, parts: ErasureParts) -> None:
-        self._store, self._names, self._turns = parts.store, parts.names, parts.turns
+        self._store, self._names, self._turns = parts.store, parts.names, TurnChanges(parts)
         self._knowledge, self._qa_log = parts.knowledge, parts.qa_log
         self._documents = DocumentStore(parts.store, parts.names, utc_now_us)
         self._chunks = ChunkStore(parts.store, parts.names)
@@ -55,35 +59,19 @@ class DocumentEraser:
         self._reader = StoreReader(parts.store)
 
     async def trace(self, document_id: str) -> Traced:
-        """Collect the ids that identify the document, or what is left of one that is partly deleted."""
+        """Collect the ids of the document and its chunks, or what is left of one that is partly deleted."""
         stored = await self._documents.load(document_id)
         owner = stored.document.owner if stored else ""
-        traced = Traced(
+        point_filter = Filter(must=[equals("document_id", document_id)])
+        return Traced(
             ErasedKind.DOCUMENT,
             document_id,
             owner=owner,
             document_ids=(document_id,),
+            chunk_ids=tuple(await self._reader.ids(self._names.knowledge_collection, point_filter)),
             shared=owner == SHARED_OWNER,
             source=stored.document.source if stored else "",
         )
-        point_filter = Filter(must=[equals("document_id", document_id)])
-        ids = await self._reader.ids(self._names.knowledge_collection, point_filter)
-        return replace(traced, chunk_ids=tuple(dict.fromkeys([*ids, *await self._cited(traced)])))
-
-    async def _cited(self, traced: Traced) -> list[str]:
-        """Return the ids of cited chunks, including chunks of deleted versions."""
-        name = self._names.conversation_collection
-        citing = await self._reader.holding(name, [SOURCE_DOCUMENTS], [traced.name], readers_of(traced))
-        chunk_ids: list[str] = []
-        async for record in retrieve_all(self._store, name, citing.all_ids, ["sources"], size=TURNS_PAGE):
-            sources = (record.payload or {}).get("sources")
-            of_it = [
-                one
-                for one in (sources if isinstance(sources, list) else [])
-                if isinstance(one, dict) and one.get("document_id") == traced.name
-            ]
-            chunk_ids += [str(one["chunk_id"]) for one in of_it if one.get("chunk_id")]
-        return chunk_ids
 
     async def texts(self, traced: Traced) -> Quotes:
         """Return every sentence of the document; a large one takes seconds, in small steps."""
@@ -101,15 +89,16 @@ class DocumentEraser:
         await self._store.set_payload(self._names.knowledge_collection, {"ready": False}, points=of_it)
 
     async def erase(self, traced: Traced, texts: Quotes, *, everywhere: bool) -> DocumentErasure:
-        """Erase the document and its traces; adds the texts of its citations and personas to `texts`, for the
-        search of the full proof.
+        """Erase the document, once withdrawn, and its traces; adds the texts of its citations and personas to
+        `texts`, for the search of the full proof.
 
         With `everywhere` the manifests of all turns are read for personas that were the document's text.
         Raises StoreUnavailableError; a repeat then finishes the erasure.
         """
+        traced, turn_ids = await self._naming(traced)
         personas = await self._personas(traced, texts)
+        turn_ids |= dict.fromkeys(await self._possibly_quoting(traced, personas, everywhere=everywhere))
         traces = DocumentTraces(traced.name, traced.chunk_ids, texts)
-        turn_ids = await self._naming(traced, personas, everywhere=everywhere)
         quoted, scrubbed = await self._scrub_turns(turn_ids, traces, texts)
         changed = await self._scrub_personas(personas, traces)
         lines = 0
@@ -122,11 +111,11 @@ class DocumentEraser:
         await self._remove(traced.name)
         counts = Counter(documents=1, chunks=chunk_count, turns_scrubbed=scrubbed, personas=changed)
         counts["log_lines_changed"] = lines
-        return DocumentErasure(counts, Quoted(tuple(quoted), await self._summarizing(quoted)))
+        return DocumentErasure(traced, counts, Quoted(tuple(quoted), await self._summarizing(quoted)))
 
     async def scrub(self, traced: Traced, texts: Quotes, turn_ids: Iterable[str]) -> None:
         """Remove the document's traces from turns that were being answered during the erasure."""
-        await self._scrub_turns(list(turn_ids), DocumentTraces(traced.name, traced.chunk_ids, texts), texts)
+        await self._scrub_turns(turn_ids, DocumentTraces(traced.name, traced.chunk_ids, texts), texts)
         if self._qa_log is not None:
             await self._qa_log.forget_document(traced.name, traced.chunk_ids)
 
@@ -145,32 +134,51 @@ class DocumentEraser:
             return await self._knowledge.erase_uploads(owner)
         return await self._spool.erase((), owner)
 
-    async def _naming(self, traced: Traced, personas: Sequence[Record], *, everywhere: bool) -> list[str]:
-        turns, ids = self._names.conversation_collection, [traced.name, *traced.chunk_ids]
-        keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
-        turn_ids = [*(await self._reader.holding(turns, keys, ids, readers_of(traced))).all_ids]
-        sessions = [str(record.id) for record in personas]
-        if sessions:
-            turn_ids += await self._reader.ids(turns, Filter(must=[any_of("session_id", sessions)]))
+    async def _naming(self, traced: Traced) -> tuple[Traced, dict[str, None]]:
+        """Return the turns that name it, and `traced` with the chunks of deleted versions that they cite.
+
+        All turns are read once, and a second time only if there are such chunks: others passed them over.
+        """
+        name, within = self._names.conversation_collection, readers_of(traced)
+        keys, ids = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED], {traced.name, *traced.chunk_ids}
+        turn_ids: dict[str, None] = {}
+        cited: dict[str, None] = {}
+        async for record in self._reader.records(name, Filter(must=within), [*keys, SOURCE_CHUNKS]):
+            cited |= dict.fromkeys(_cited_of(traced.name, record))
+            if any(not ids.isdisjoint(texts_at(record.payload, key)) for key in keys):
+                turn_ids[str(record.id)] = None
+        earlier = cited.keys() - ids
+        if earlier:
+            passed_over = await self._reader.holding(name, [CONTEXT, MANIFEST_CHUNKS], earlier, within)
+            turn_ids |= dict.fromkeys(passed_over.all_ids)
+        return replace(traced, chunk_ids=tuple(dict.fromkeys([*traced.chunk_ids, *cited]))), turn_ids
+
+    async def _possibly_quoting(
+        self, traced: Traced, personas: Sequence[Record], *, everywhere: bool
+    ) -> list[str]:
+        """Return the turns that were answered with one of these personas; with `everywhere`, all turns."""
+        turns, sessions = self._names.conversation_collection, [str(record.id) for record in personas]
         if everywhere:
-            turn_ids += await self._reader.ids(turns, Filter(must=readers_of(traced)))
-        return list(dict.fromkeys(turn_ids))
+            return await self._reader.ids(turns, Filter(must=readers_of(traced)))
+        if sessions:
+            return await self._reader.ids(turns, Filter(must=[any_of("session_id", sessions)]))
+        return []
 
     async def _scrub_turns(
-        self, turn_ids: Sequence[str], traces: DocumentTraces, texts: Quotes
+        self, turn_ids: Iterable[str], traces: DocumentTraces, texts: Quotes
     ) -> tuple[list[str], int]:
         """Return the turns whose answer quotes a sentence of the document, and how many turns changed."""
         quoting: list[str] = []
-        scrubbed = 0
-        name = self._names.conversation_collection
-        async for record in retrieve_all(self._store, name, turn_ids, _SCRUBBED, size=TURNS_PAGE):
+
+        def changes(record: Record) -> dict[str, Any]:
             payload = record.payload or {}
             for text in snapshot_texts(payload, traces):
                 texts.add(text)
             if traces.quoted_by(payload):
                 quoting.append(str(record.id))
-            scrubbed += await change_turn(self._turns, record, traces.without(payload))
-        return quoting, scrubbed
+            return traces.without(payload)
+
+        return quoting, await self._turns.make(turn_ids, _SCRUBBED, changes)
 
     async def _personas(self, traced: Traced, texts: Quotes) -> list[Record]:
         """Return the sessions whose persona is from the document; add the personas' chunks to `texts`."""
@@ -206,13 +214,42 @@ def _persona(record: Record) -> dict[str, Any]:
     return persona if isinstance(persona, dict) else {}
 
 
-async def change_turn(turns: TurnStore, record: Record, changes: dict[str, Any]) -> int:
-    """Write `changes`. Returns 1, or 0 if there are none or the turn was deleted meanwhile."""
-    with suppress(UnknownPointError):
-        if changes:
-            await turns.set_payload(changes, [str(record.id)])
+def _cited_of(document_id: str, record: Record) -> list[str]:
+    """Return the ids of the document's chunks among the turn's sources."""
+    sources = (record.payload or {}).get("sources")
+    named = [one for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
+    of_it = [one for one in named if one.get("document_id") == document_id]
+    return [str(one["chunk_id"]) for one in of_it if one.get("chunk_id")]
+
+
+class TurnChanges:
+    """Changes stored turns, a few at a time: what is written together shares a flush to the disk.
+
+    One erasure at a time does so: each writes whole fields as it read them, and would restore what another
+    one has just erased from the same turn.
+    """
+
+    def __init__(self, parts: ErasureParts) -> None:
+        self._store, self._turns, self._lock = parts.store, parts.turns, parts.changing
+        self._name = parts.names.conversation_collection
+
+    async def make(
+        self, turn_ids: Iterable[str], fields: Sequence[str], changes: Callable[[Record], dict[str, Any]]
+    ) -> int:
+        """Write what `changes` returns for each turn with these fields. Returns how many turns changed."""
+        changed = 0
+        for page in batches(list(turn_ids), TURNS_PAGE):
+            async with self._lock:
+                records = await self._store.retrieve(self._name, page, with_payload=list(fields))
+                writes = [self._write(str(each.id), new) for each in records if (new := changes(each))]
+                changed += sum(await asyncio.gather(*writes))
+        return changed
+
+    async def _write(self, turn_id: str, changed: dict[str, Any]) -> int:
+        with suppress(UnknownPointError):  # deleted meanwhile
+            await self._turns.set_payload(changed, [turn_id])
             return 1
-    return 0
+        return 0
 
 
 # Removing the traces of something erased from stored payloads; nothing else in them changes.

@@ -101,8 +101,8 @@ class Erasure:
             await self._document.withdraw(document_id)
             beside = await self._under_way(traced)
             erased = await self._document.erase(traced, texts, everywhere=full)
+            traced, quoted = erased.traced, erased.quoted
             done += erased.counts
-            quoted = erased.quoted
             if options.with_answers:
                 done["turns"] += await self._erase_turns(quoted.turn_ids)
                 quoted = Quoted()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -43,7 +44,7 @@ MANIFEST_MEMORIES = "prompt.parts[].memory_ids"
 SUPERSEDED = "superseded_by"
 SUMMARY_TURNS = ("summary.start", "summary.covers", "summary.previous", "summary_start")
 REWRITTEN_TURNS = "rewritten_question.turn_ids"
-SOURCE_DOCUMENTS = "sources[].document_id"
+SOURCE_DOCUMENTS, SOURCE_CHUNKS = "sources[].document_id", "sources[].chunk_id"
 CONTEXT = "context_docs"
 FILTERED = "filters.document_ids"
 PERSONA = ("persona.document_id", "persona.chunk_id")
@@ -326,7 +327,8 @@ async def nothing_runs(turn_id: str) -> None:
 @dataclass(frozen=True, slots=True)
 class ErasureParts:
     """`knowledge` and `answers` are None in a command, `qa_log` when it is off, `space` where the store's
-    files are not rewritten. `sources` are the followed folders by name, with their owners."""
+    files are not rewritten. `sources` are the followed folders by name, with their owners. `changing` is held
+    while stored turns are read and changed."""
 
     store: VectorStore
     names: StoreSettings
@@ -340,3 +342,4 @@ class ErasureParts:
     halt: Halt = nothing_runs
     space: Rewriting | None = None
     sources: Mapping[str, str | None] = field(default_factory=dict)
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)

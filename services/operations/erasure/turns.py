@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
@@ -15,7 +16,7 @@ from services.conversation.images import FOLDER as IMAGES
 from services.conversation.images import ImageFiles
 from services.conversation.sessions import choices_id
 from services.memory.records import IS_SWITCH, MemoryRecords
-from services.operations.erasure.documents import DocumentEraser, change_turn, without_memories, without_turns
+from services.operations.erasure.documents import DocumentEraser, TurnChanges, without_memories, without_turns
 from services.operations.erasure.proof import (
     MANIFEST_MEMORIES,
     MANIFEST_TURNS,
@@ -40,7 +41,7 @@ class TurnEraser:
     def __init__(self, parts: ErasureParts) -> None:
         self._store, self._names, self._turns = parts.store, parts.names, parts.turns
         self._traces, self._qa_log, self._halt = parts.traces, parts.qa_log, parts.halt
-        self._reader = StoreReader(parts.store)
+        self._reader, self._changes = StoreReader(parts.store), TurnChanges(parts)
         self._remembered = MemoryRecords(parts.store, parts.names.memory_collection)
 
     async def trace_turn(self, turn_id: str) -> Traced:
@@ -174,12 +175,12 @@ class TurnEraser:
         within = [equals("session_id", traced.session_id)] if traced.session_id else []
         name = self._names.conversation_collection
         naming = await self._reader.holding(name, [MANIFEST_TURNS], traced.turn_ids, within)
-        changed = 0
-        others = (each for each in naming.all_ids if each not in traced.turn_ids)
-        async for record in retrieve_all(self._store, name, others, ["prompt"], size=100):
-            changes = without_turns(record.payload or {}, traced.turn_ids)
-            changed += await change_turn(self._turns, record, changes)
-        return Counter(manifests=changed)
+        others = [each for each in naming.all_ids if each not in traced.turn_ids]
+
+        def changes(record: Record) -> dict[str, Any]:
+            return without_turns(record.payload or {}, traced.turn_ids)
+
+        return Counter(manifests=await self._changes.make(others, ["prompt"], changes))
 
     async def _forget_memories(self, kind: Condition) -> Counter[str]:
         name, point_filter = self._names.memory_collection, Filter(must=[kind])
@@ -340,7 +341,7 @@ class MemoryEraser:
     """Erases memories, and the references to them in superseded memories and in prompt manifests."""
 
     def __init__(self, parts: ErasureParts) -> None:
-        self._store, self._turns = parts.store, parts.turns
+        self._store, self._changes = parts.store, TurnChanges(parts)
         self._memories = parts.names.memory_collection
         self._conversations = parts.names.conversation_collection
         self._reader = StoreReader(parts.store)
@@ -372,7 +373,10 @@ class MemoryEraser:
         """Replace the memories' ids in prompt manifests with ERASED_ID. Returns the number of turns."""
         name, within = self._conversations, readers_of(traced)
         recalling = await self._reader.holding(name, [MANIFEST_MEMORIES], traced.memory_ids, within)
-        async for record in retrieve_all(self._store, name, recalling.all_ids, ["prompt"], size=100):
-            changes = without_memories(record.payload or {}, frozenset(traced.memory_ids))
-            await change_turn(self._turns, record, changes)
+        erased = frozenset(traced.memory_ids)
+
+        def changes(record: Record) -> dict[str, Any]:
+            return without_memories(record.payload or {}, erased)
+
+        await self._changes.make(recalling.all_ids, ["prompt"], changes)
         return len(recalling.all_ids)
