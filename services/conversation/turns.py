@@ -3,11 +3,13 @@ Callers limit every read to one owner."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
 from typing import Annotated, Any, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import structlog
 from cachetools import TTLCache
@@ -208,6 +210,11 @@ class SessionCache:
         self._max_nodes = max_nodes
         self._trees: TTLCache[Key, SessionTree] = TTLCache(max_nodes, max(keep_s, 0.001), getsizeof=_cost)
         self._readings: list[Reading] = []
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, session_id: str, owner: str) -> asyncio.Lock:
+        """Held while the session is read: whoever else wants it then finds it here."""
+        return self._locks.setdefault((session_id, owner), asyncio.Lock())
 
     def get(self, session_id: str, owner: str) -> SessionTree | None:
         return self._trees.get((session_id, owner))
@@ -353,9 +360,13 @@ class TurnStore:
         known = self._cache.get(session_id, owner)
         if known is not None:
             return known
-        with self._cache.reading(session_id, owner) as reading:
-            tree = await self._read_tree(session_id, owner)
-            self._cache.keep(reading, tree)
+        async with self._cache.lock(session_id, owner):
+            known = self._cache.get(session_id, owner)
+            if known is not None:
+                return known
+            with self._cache.reading(session_id, owner) as reading:
+                tree = await self._read_tree(session_id, owner)
+                self._cache.keep(reading, tree)
         return tree
 
     def expect_new(self, session_id: str, owner: str) -> None:

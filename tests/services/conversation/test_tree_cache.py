@@ -87,6 +87,14 @@ async def test_a_session_is_read_once_and_reflects_every_write(store: WatchedSto
     assert list(branch.nodes) == [stored[uid(number)] for number in (10, 11, 12, 13)]
 
 
+async def test_two_who_want_a_session_at_once_share_one_reading(store: WatchedStore) -> None:
+    """The page asks for a session's turns and its tree. Discriminates: reading it twice at the same time."""
+    turns = cached(store)
+    await put(turns, turn(10), turn(11, 10))
+    one, other = await asyncio.gather(*[turns.tree(SESSION, "local") for _ in range(2)])
+    assert (store.scrolls, len(one), other is one) == (1, 2, True)
+
+
 async def test_a_session_with_a_new_id_is_not_read_at_all(store: WatchedStore) -> None:
     """Discriminates: searching for turns that cannot exist; a tree that misses its first write."""
     turns = cached(store)
