@@ -269,7 +269,8 @@ class EdgeMiddleware:
         try:
             self._check_caller(headers, scope["method"], path)
             limit = self._limit(path)
-            _check_length(headers, limit)
+            setting = " (MAX_UPLOAD_BYTES)" if path in UPLOADS else ""
+            _check_length(headers, limit, setting)
         except WenmaiError as error:
             request = Request(scope)
             if isinstance(error, BodyTooLargeError) and (path == QUESTIONS or path.startswith(PREFIX)):
@@ -333,10 +334,10 @@ def _netloc(origin: str) -> str:
         return ""
 
 
-def _check_length(headers: Headers, limit: int) -> None:
+def _check_length(headers: Headers, limit: int, setting: str) -> None:
     length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > limit:
-        raise BodyTooLargeError(f"The body has {length} bytes; at most {limit} are accepted.")
+        raise BodyTooLargeError(f"The body has {length} bytes; at most {limit} are accepted{setting}.")
 
 
 async def _discard(receive: Receive) -> None:

@@ -15,10 +15,20 @@ import click
 
 from core.text import counted
 from routes.wire.imports import ForeignImport, ImportedConversation, PlannedConversation
+from routes.wire.server import PublicSettings
 from routes.wire.sessions import Session, SessionPage
 from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest
 from scripts.commands.ask import BOLD, DIM, PLAIN, RED
-from scripts.commands.maintenance import EXIT_OK, Options, as_json, print_result, run, shown
+from scripts.commands.maintenance import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    Options,
+    as_json,
+    print_result,
+    run,
+    shown,
+)
 from scripts.commands.server import ServerClient, at_server, at_url, checked
 
 if TYPE_CHECKING:
@@ -151,6 +161,7 @@ OWN = "Wenmai"
 MAX_SHOWN = 50
 HELD = "They are put on hold, and do not expire until you release them."
 EXPIRING = "Turns older than CONVERSATION_EXPIRE_DAYS go at the next clean-up, unless it is on hold."
+TOO_LARGE = "the file has {size} bytes, and the server accepts {most}: raise MAX_UPLOAD_BYTES and restart it"
 STORED = "This conversation is already stored. To replace it, erase it first: wenmai erase --session ID"
 IMPORT_DESCRIPTION = """Import conversations exported by other products: ChatGPT, Claude, Open WebUI,
 LibreChat, or lists of OpenAI messages; or one that Wenmai exported as JSON. Without --apply it only shows
@@ -171,12 +182,22 @@ async def _import(settings: Settings, options: Options) -> int:
     content = options.file.read_bytes()
 
     async def work(client: ServerClient) -> int:
+        await _check_size(client, len(content))
         own = _own_export(content)
-        plan = await (_import_own(client, own, options) if own else _import_foreign(client, content, options))
+        plan = await (
+            _import_own(client, own, content, options) if own else _import_foreign(client, content, options)
+        )
         print_result(plan, options, _print_plan)
         return EXIT_OK
 
     return await at_server(settings, options, work)
+
+
+async def _check_size(client: ServerClient, size_bytes: int) -> None:
+    """Raises CommandError: a server that refuses a large body closes the connection before it is sent."""
+    most = (await client.send("GET", "/settings/public", PublicSettings)).max_upload_bytes
+    if size_bytes > most:
+        raise CommandError(TOO_LARGE.format(size=size_bytes, most=most), EXIT_REFUSED)
 
 
 async def _import_foreign(client: ServerClient, content: bytes, options: Options) -> ForeignImport:
@@ -201,12 +222,16 @@ def _own_export(content: bytes) -> dict[str, Any]:
     return value if is_own else {}
 
 
-async def _import_own(client: ServerClient, own: dict[str, Any], options: Options) -> ForeignImport:
+async def _import_own(
+    client: ServerClient, own: dict[str, Any], content: bytes, options: Options
+) -> ForeignImport:
     """Import all or nothing: a session that exists already has nothing new, and is not sent again."""
     turns, session_id = own["turns"], str(own.get("session_id") or "")
     exists = bool(session_id) and await _exists(client, session_id)
     if options.apply and not exists:
-        session_id = (await client.send("POST", OWN_PATH, ImportedConversation, own)).session_id
+        headers = {"Content-Type": "application/json"}
+        response = await client.request("POST", OWN_PATH, content=content, headers=headers)
+        session_id = checked(response, ImportedConversation).session_id
     parents = {str(turn.get("parent_turn_id")) for turn in turns}
     plan = PlannedConversation(
         session_id=session_id,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import httpx
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.branches.branching import Stubbed
 from tests.support.wire.exports import chatgpt
@@ -83,4 +83,24 @@ async def test_an_export_of_our_own_can_be_imported(page: Page, stubbed: Stubbed
     await page.click("#open-import")
     await page.set_input_files(CHOOSER, path)
     await expect(page.locator(NOTICE)).to_have_text("Wenmai：里面的问答都已经有了。")
+    await expect(page.locator("dialog.small-dialog .button.primary")).to_be_hidden()
+
+
+async def test_a_file_larger_than_an_upload_names_the_setting(
+    page: Page, stubbed: Stubbed, tmp_path: Path
+) -> None:
+    """Discriminates: sending it, which fails as if the server could not be reached."""
+    export = tmp_path / "session.json"
+    export.write_text(json.dumps({"turns": [{"question": "咖啡机在哪里？", "answer": "三楼" * 500_000}]}))
+
+    async def limited(route: Route) -> None:
+        settings = await (await route.fetch()).json()
+        await route.fulfill(json=settings | {"max_upload_bytes": 2_000_000})
+
+    await page.route("**/settings/public", limited)
+    await page.goto(stubbed.url)
+    await page.click("#open-import")
+    await page.set_input_files(CHOOSER, export)
+    await expect(page.locator(NOTICE)).to_contain_text("服务器只收 2.0 MB 以内的")
+    await expect(page.locator(NOTICE)).to_contain_text("MAX_UPLOAD_BYTES")
     await expect(page.locator("dialog.small-dialog .button.primary")).to_be_hidden()

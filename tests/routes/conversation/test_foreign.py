@@ -204,3 +204,17 @@ async def test_the_command_says_that_an_own_export_is_already_stored(tmp_path: P
             await client.delete(f"/sessions/{made}")
         again = await asyncio.to_thread(command, "wenmai", "import", str(file), "--url", url, "--apply")
         assert "1 new turn imported" in again.stdout
+
+
+@pytest.mark.slow("starts the command's process")
+async def test_the_command_names_the_setting_that_an_export_exceeds(tmp_path: Path) -> None:
+    """Discriminates: sending it all the same, whose refusal is lost when the server closes the connection."""
+    import asyncio
+
+    file = tmp_path / "session.json"
+    file.write_text(json.dumps({"turns": [{"question": "Where?", "answer": "up " * 10_000_000}]}))
+    async with serving(make_settings(tmp_path / "data", server={"max_upload_bytes": 1_000_000})) as url:
+        shown = await asyncio.to_thread(command, "wenmai", "import", str(file), "--url", url, "--apply")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert f"the file has {file.stat().st_size} bytes" in shown.stderr
+    assert "raise MAX_UPLOAD_BYTES" in shown.stderr

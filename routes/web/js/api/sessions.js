@@ -26,8 +26,9 @@ export const listShares = async (sessionId) => (await readJson(`/sessions/${id(s
 export const createShare = (sessionId, options) => readJson(`/sessions/${id(sessionId)}/shares`, withJson("POST", options));
 export const revokeShare = (sessionId, shareId) =>
   readJson(`/sessions/${id(sessionId)}/shares/${id(shareId)}`, { method: "DELETE" });
-/** Imports a conversation in our own export format; all or nothing. */
-export const importSession = (body) => readJson("/sessions/import", withJson("POST", body));
+/** Imports a conversation in our own export format, as the file has it; all or nothing. */
+export const importSession = (file) =>
+  readJson("/sessions/import", { method: "POST", body: file, headers: { "Content-Type": "application/json" } });
 /** Imports another product's export: returns what would be imported or, with `apply`, what was. */
 export const importFile = (file, apply) => readJson(`/sessions/import/file?apply=${apply}`, { method: "POST", body: file });
 

@@ -2,13 +2,14 @@
 
 import { ApiError } from "../api/http.js";
 import { importFile, importSession } from "../api/sessions.js";
-import { hasTurn } from "../api/turns.js";
+import { hasTurn, publicSettings } from "../api/turns.js";
 import { showDialog } from "../base/dialogs.js";
 import { el, setText } from "../base/dom.js";
 import { causeOf, t } from "../base/i18n.js";
 
 const MAX_LISTED = 50;
 const DAY_MS = 86_400_000;
+const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
 const COUNTED = ["branches", "attachments", "orphans", "left_out"];
 
 /** `onDone()` is called after an import; `expireDays` is the server's limit, undefined if it is unknown. */
@@ -76,8 +77,11 @@ class Import {
     return this.#try("importReading", async (isStale) => {
       const [file] = this.#file.files;
       if (!file) return;
-      const own = await ownExport(file);
+      const { max_upload_bytes: max } = await publicSettings();
       if (isStale()) return; // another file was chosen in the meantime
+      if (file.size > max) return setText(this.#notice, "importTooLarge", { mb: megabytes(file.size), max: megabytes(max) });
+      const own = await ownExport(file);
+      if (isStale()) return;
       this.#own = own;
       const { product, conversations } = this.#own ? await planOf(this.#own) : await importFile(file, false);
       if (isStale()) return;
@@ -106,7 +110,7 @@ class Import {
     this.#apply.hidden = true;
     return this.#try("importing", async (isStale) => {
       const n = this.#own
-        ? (await importSession(this.#own)).turns.length
+        ? (await importSession(this.#file.files[0])).turns.length
         : sum((await importFile(this.#file.files[0], true)).conversations, "fresh");
       this.onDone();
       if (isStale()) return;
