@@ -154,9 +154,14 @@ class SessionsHandler:
         """Return the whole session, to be read in pieces."""
         return await copy_session(self._sessions, self._turns, self._images, session_id, owner)
 
-    async def read_branch(self, session_id: str, owner: str, leaf: str | None) -> AsyncIterator[list[Turn]]:
-        """Return an iterator over the turns of `branch`, a few at a time: there may be tens of thousands."""
-        return self._in_line(await self.branch(session_id, owner, leaf))
+    async def read_branch(
+        self, session_id: str, owner: str, leaf: str | None, limit: int | None = None
+    ) -> AsyncIterator[list[Turn]]:
+        """Return an iterator over the turns of `branch`, or its last `limit`, a few at a time: there may be
+        tens of thousands."""
+        path = await self.branch(session_id, owner, leaf)
+        start = max(len(path) - limit, 0) if limit is not None else 0
+        return self._in_line(path[start:], path[start - 1] if start else None)
 
     async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[str]:
         """Return the ids of the turns from the root to `leaf` (None: the newest turn), without their texts.
@@ -172,9 +177,8 @@ class SessionsHandler:
             raise UnknownTurnError("leaf: no turn of this session has this id.")
         return [node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)]
 
-    async def _in_line(self, path: Sequence[str]) -> AsyncIterator[list[Turn]]:
-        """Yield these turns in batches, each following the one before it."""
-        parent: str | None = None
+    async def _in_line(self, path: Sequence[str], parent: str | None) -> AsyncIterator[list[Turn]]:
+        """Yield these turns in batches, each following the one before it, the first one `parent`."""
         for part in batches(path, READ_AT_ONCE):
             line: list[Turn] = []
             for turn in await self._turns.get_many(part):

@@ -4,14 +4,14 @@ read, rate, erase, and see what was sent to the model."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from core.citing.citations import known_documents
-from core.conversation.sessions import CHOICES, KEEP, SessionChange
+from core.conversation.sessions import CHOICES, KEEP, SessionChange, TurnNode
 from core.images import ENDINGS, MAX_IMAGES
 from core.operations.erasure import ErasedKind
 from routes.conversation.replies import (
@@ -133,9 +133,13 @@ async def list_turns(
     container: ContainerDep,
     owner: Owner,
     leaf: Annotated[UUID | None, Query(description="The last turn of the branch.")] = None,
+    limit: Annotated[
+        int | None, Query(ge=1, description="How many at most, the last of the branch; absent: all.")
+    ] = None,
 ) -> Response:
-    """The branch that ends in `leaf` (the newest turn when absent), starting at its root."""
-    branch = await container.sessions.read_branch(str(session_id), owner, str(leaf) if leaf else None)
+    """The branch that ends in `leaf` (the newest turn when absent), starting at its root. With `limit` it may
+    start later; then the first turn's parent is the `leaf` of the turns before."""
+    branch = await container.sessions.read_branch(str(session_id), owner, str(leaf) if leaf else None, limit)
 
     async def replies() -> AsyncIterator[list[Turn]]:
         async for turns in branch:
@@ -149,8 +153,12 @@ async def list_turns(
 async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> Response:
     """Every turn of the session with its parent and the beginning of its question, in time order."""
     nodes = await container.sessions.tree(str(session_id), owner)
-    replies = in_batches(nodes, lambda each: TreeNode(**asdict(each[0]), question=each[1]))
-    return await streamed("turns", replies)
+    names = [each.name for each in fields(TurnNode)]
+
+    def reply(each: tuple[TurnNode, str]) -> TreeNode:
+        return TreeNode(**{name: getattr(each[0], name) for name in names}, question=each[1])
+
+    return await streamed("turns", in_batches(nodes, reply))
 
 
 @router.put("/sessions/{session_id}/persona", responses=errors(400, 413, 415))

@@ -45,8 +45,8 @@ async def open_session(page: Page, server_url: str, tree: list[dict[str, Any]], 
     """A hand-made session, of whose tree the page shows the last `shown` turns."""
 
     async def fulfil(route: Route) -> None:
-        whole = "/tree" in route.request.url
-        turns = tree if whole else [turn(of) for of in tree[-shown:]]
+        turns = tree if "/tree" in route.request.url else [turn(of) for of in tree[-shown:]]
+        turns = [{**turns[0], "parent_turn_id": None}, *turns[1:]]  # nothing is before the first one
         await route.fulfill(body=json.dumps({"turns": turns}), content_type="application/json")
 
     await page.route(f"**/sessions/{SESSION_ID}/t*", fulfil)
@@ -233,3 +233,38 @@ async def test_a_link_to_a_turn_shows_it_within_the_whole_conversation(page: Pag
     await page.reload()
     await answered(page, 5)
     await expect(page.locator(".turn")).to_have_count(5)
+
+
+async def test_of_a_long_conversation_the_last_turns_are_loaded_and_the_others_when_scrolled_to(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: loading all turns, which takes minutes at 20,000; earlier turns that push what is being
+    read away; an end to them before the first one."""
+    session_id = import_session(server_url, "long", turns=260)
+    sizes: list[str] = []
+    page.on("request", lambda request: sizes.append(request.url) if "/turns?" in request.url else None)
+    await page.goto(f"{server_url}/#/s/{session_id}")
+    await expect(page.locator(".asked").last).to_have_text("第 260 个问题")
+    asked = page.locator(".asked")
+    await expect(asked).to_have_count(200)
+    await page.locator(".earlier").scroll_into_view_if_needed()
+    for count in (250, 260):
+        await expect(asked).to_have_count(count)
+        await page.evaluate("scrollTo(0, 0)")
+    await expect(asked.first).to_have_text("第 1 个问题")
+    await expect(page.locator(".earlier")).to_have_count(0)
+    assert [each.split("?")[1].split("&")[0] for each in sizes] == ["limit=200", "limit=50", "limit=50"]
+
+
+async def test_a_turn_far_up_in_a_long_conversation_is_shown_with_what_followed(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: showing only the last turns, none of which is the one that was looked for."""
+    session_id = import_session(server_url, "long", turns=260)
+    tree = await page.request.get(f"{server_url}/sessions/{session_id}/tree")
+    turns = (await tree.json())["turns"]
+    await page.goto(f"{server_url}/#/s/{session_id}/{turns[9]['turn_id']}")
+    asked = page.locator(".asked")
+    await expect(asked.last).to_have_text("第 260 个问题")
+    sought = page.locator(f".turn[data-turn='{turns[9]['turn_id']}']")
+    await expect(sought).to_be_in_viewport()

@@ -86,7 +86,11 @@ async def test_a_thousand_turns_in_forty_branches_are_on_the_map_at_once(page: P
     texts = {"question": "问题", "answer": "答。", "thinking": "", "sources": []}
 
     async def fulfil(route: Route) -> None:
-        turns = tree if "/tree" in route.request.url else [{**tree[-1], **texts, "timestamp": ""}]
+        turns = (
+            tree
+            if "/tree" in route.request.url
+            else [{**tree[-1], **texts, "timestamp": "", "parent_turn_id": None}]
+        )
         await route.fulfill(body=json.dumps({"turns": turns}), content_type="application/json")
 
     await page.route(f"**/sessions/{SESSION_ID}/t*", fulfil)

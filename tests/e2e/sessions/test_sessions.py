@@ -177,6 +177,8 @@ async def test_the_newest_branch_is_listed_unless_a_leaf_is_named(app: App) -> N
     assert [turn["question"] for turn in await branch(app, session_id)] == ["root", "new"]
     old = (await app.client.get(f"/sessions/{session_id}/turns?leaf={ids[1]}")).json()["turns"]
     assert [turn["question"] for turn in old] == ["root", "old"]
+    page = (await app.client.get(f"/sessions/{session_id}/turns?leaf={ids[1]}&limit=1")).json()["turns"]
+    assert page == old[1:]  # its parent is the leaf of the page before
     missing = await app.client.get(f"/sessions/{session_id}/turns?leaf={NOBODYS}")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_turn")
 

@@ -15,9 +15,9 @@ export const changeSession = (sessionId, changes) =>
 export const exportSession = (sessionId, format) => send(`/sessions/${id(sessionId)}/export?format=${format}`);
 /** The reply says how many turns were deleted. */
 export const deleteSession = (sessionId) => readJson(`/sessions/${id(sessionId)}`, { method: "DELETE" });
-/** The turns of the branch that ends in `leaf`; by default, of the newest branch. */
-export const listTurns = async (sessionId, leaf) =>
-  (await readJson(`/sessions/${id(sessionId)}/turns${leaf ? `?leaf=${id(leaf)}` : ""}`)).turns;
+/** The last `limit` turns of the branch that ends in `leaf`; by default, of the newest branch. */
+export const listTurns = async (sessionId, limit, leaf) =>
+  (await readJson(`/sessions/${id(sessionId)}/turns?limit=${limit}${leaf ? `&leaf=${id(leaf)}` : ""}`)).turns;
 export const readTree = async (sessionId) => (await readJson(`/sessions/${id(sessionId)}/tree`)).turns;
 
 /** The session's valid share links, without their URLs. */

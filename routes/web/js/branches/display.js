@@ -5,6 +5,13 @@ import { el, icon } from "../base/dom.js";
 import { BranchMap } from "./map.js";
 import { Tree } from "./tree.js";
 
+/* How many turns are loaded at once. One that is sought may be far up in a long branch: then the page shows the branch
+   as far as SHOWN_BELOW turns below it, as if the reader continued there. */
+const NEWEST = 200;
+const EARLIER = 50;
+const SHOWN_BELOW = 100;
+const MAX_BELOW = 1000;
+
 export class Branching {
   /** The tree of the session on the page; null while unknown. */
   tree = null;
@@ -25,32 +32,56 @@ export class Branching {
   }
 
   /**
-   * Loads the branch's turns and the tree; if the branch's end no longer exists (erased, expired), the newest branch.
-   * `asked`, a running turn, may not have reached the server yet: then the branch it continues is loaded.
+   * Loads the branch's last turns, at least from `through` on, and the tree, a promise `late` if the branch is long; if
+   * its end no longer exists (erased, expired), the newest branch. `asked`, a running turn, may not have reached the
+   * server yet: then the branch it continues is loaded.
    */
-  async readBranch(thread, asked) {
-    if (thread.sought) await this.#findEnd(thread);
-    const [turns, tree] = await Promise.all([this.#turnsOf(thread), this.read(thread.sessionId)]);
-    const id = asked?.view.turnId;
+  async readBranch(thread, asked, through) {
+    const fresh = thread.sought ? await this.#findEnd(thread) : null;
+    const limit = this.#reach(fresh ?? this.tree, thread, through);
+    const [id, known] = [asked?.view.turnId, this.tree];
+    const late = fresh ?? this.read(thread.sessionId);
+    const turns = await this.#turnsOf(thread, limit);
+    if (turns[0]?.parent_turn_id && !fresh && !known && !id) return { turns, tree: null, late };
+    const tree = await late;
     if (!id || turns.some((turn) => turn.turn_id === id)) return { turns, tree };
-    if (tree?.newest === id) return { turns: await listTurns(thread.sessionId), tree }; // it arrived between the two reads
+    if (tree?.newest === id) return { turns: await listTurns(thread.sessionId, NEWEST), tree }; // it arrived between the two reads
     const parent = tree?.node(id) ? undefined : asked.body?.parent_turn_id;
     if (parent === undefined || parent === (turns.at(-1)?.turn_id ?? null)) return { turns, tree };
-    return { turns: parent ? await listTurns(thread.sessionId, parent) : [], tree };
+    return { turns: parent ? await listTurns(thread.sessionId, NEWEST, parent) : [], tree };
   }
 
   async #findEnd(thread) {
     const tree = await this.read(thread.sessionId);
     const end = tree?.newestBelow(thread.sought) ?? thread.sought;
     thread.show(end === tree?.newest ? undefined : end);
+    return tree;
   }
 
-  async #turnsOf(thread) {
-    return listTurns(thread.sessionId, thread.leaf).catch((error) => {
+  /** How many turns to load: the page's first turn stays the first if it can. What is newest may be newer than `tree`. */
+  #reach(tree, thread, through) {
+    const path = ancestors(thread.leaf ?? tree?.newest, tree);
+    const below = path.indexOf(through);
+    const first = path.indexOf(this.shown.views[0]?.turnId);
+    if (below > MAX_BELOW) {
+      thread.show(path[below - SHOWN_BELOW]);
+      return NEWEST;
+    }
+    const limit = Math.max(NEWEST, below + SHOWN_BELOW);
+    return thread.leaf && first >= Math.max(below, 0) ? Math.min(limit, first + 1) : limit;
+  }
+
+  async #turnsOf(thread, limit) {
+    return listTurns(thread.sessionId, limit, thread.leaf).catch((error) => {
       if (!thread.leaf || error.status !== 404) throw error;
       thread.leaf = undefined;
-      return listTurns(thread.sessionId);
+      return listTurns(thread.sessionId, limit);
     });
+  }
+
+  /** Loads the turns before the first one on the page. */
+  readEarlier() {
+    return listTurns(this.sessionId, EARLIER, this.shown.above);
   }
 
   clear() {
@@ -121,7 +152,8 @@ export class Branching {
     const tree = (await this.read(sessionId)) ?? this.tree;
     if (!tree || sessionId !== this.sessionId) return;
     this.update(tree);
-    new BranchMap(tree, this.shown.ids, (turnId) => this.onGo(tree.newestBelow(turnId), turnId)).open();
+    const shown = new Set([...ancestors(this.shown.above, tree), ...this.shown.ids]);
+    new BranchMap(tree, shown, (turnId) => this.onGo(tree.newestBelow(turnId), turnId)).open();
   }
 }
 
@@ -212,6 +244,13 @@ function lastQuestions(tree) {
   const followed = new Set();
   for (const { turn_id: id } of questions) addAncestors(tree.parentOf(id), tree, followed);
   return questions.filter((node) => !followed.has(node.turn_id));
+}
+
+/** The turn `id` and those before it, newest first. */
+function ancestors(id, tree) {
+  const path = new Set();
+  if (tree?.node(id)) addAncestors(id, tree, path);
+  return [...path];
 }
 
 /** Adds the turns from `id` up to its root to `path`, stopping at the first one already in it. */

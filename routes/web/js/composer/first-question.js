@@ -33,11 +33,13 @@ export async function beginWithPersona(persona, move) {
   throw new NotAsked(["notAsked"]);
 }
 
+const NEWEST = 20; // turns: others may have asked in this conversation since
+
 /** Whether `question` never reached the server; null if that cannot be determined now. */
 export async function lostQuestion(sessionId, question) {
   if (!sessionId) return true; // there was no reply, not even the conversation's id
   try {
-    return !(await listTurns(sessionId)).some((turn) => sameText(turn.question, question));
+    return !(await listTurns(sessionId, NEWEST)).some((turn) => sameText(turn.question, question));
   } catch {
     return null;
   }

@@ -36,7 +36,7 @@ export class Chat {
    */
   constructor(element, follower, { branchLine, composer, ...page }) {
     Object.assign(this, { element, follower, ...page });
-    this.shown = new ShownTurns(element);
+    this.shown = new ShownTurns(element, () => this.#showEarlier());
     const onTurn = (leaf, turnId) => this.go(leaf, turnId && atTurn(follower, this.shown, turnId));
     this.branching = new Branching(this.shown, { line: branchLine, composer, onGo: onTurn });
     this.handlers = new TurnHandlers(this);
@@ -208,8 +208,11 @@ export class Chat {
 
   async #load(thread, scrolling, isOpen) {
     try {
-      const { turns, tree } = await this.branching.readBranch(thread, this.#runs.on(thread).at(-1));
+      const { turns, tree, late } = await this.branching.readBranch(thread, this.#runs.on(thread).at(-1), scrolling.turnId);
       if (isOpen()) await this.#show(turns, tree, scrolling, isOpen);
+      const whole = await late;
+      if (whole && isOpen()) this.#place(thread, turns, whole);
+      if (isOpen()) this.shown.begin(turns[0]?.parent_turn_id ?? null, turns[0]?.turn_id);
     } catch (error) {
       if (isOpen()) this.#loadFailed(error, thread);
     }
@@ -239,14 +242,32 @@ export class Chat {
     scrolling.after();
   }
 
+  #place(thread, turns, tree) {
+    thread.loaded(turns, this.branching.begin(tree, this.shown.ids));
+    this.branching.update(tree);
+  }
+
+  /** Shows more of the turns before the first one on the page. */
+  async #showEarlier() {
+    const [thread, { above }] = [this.#thread, this.shown];
+    const turns = await this.branching.readEarlier();
+    if (thread !== this.#thread || thread.loading || above !== this.shown.above) return;
+    this.shown.prepend(turns.map((turn) => this.#viewOf(turn)), turns[0]?.parent_turn_id ?? null);
+    this.branching.update();
+  }
+
   #append(turn) {
     const run = this.#runs.find(turn.turn_id);
     const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.question, this.handlers, imagesOf(turn)) : null);
-    const asking = { again: (view, body) => this.#again(view, body), ask: (question) => this.running || this.ask(question) };
-    const view = open ?? storedView(turn, this.handlers, asking);
+    const view = open ?? this.#viewOf(turn);
     this.shown.append(view);
     this.branching.mark(view);
     if (open && !run) this.#run(open, null, this.#thread, storedRequest(turn));
+  }
+
+  #viewOf(turn) {
+    const asking = { again: (view, body) => this.#again(view, body), ask: (question) => this.running || this.ask(question) };
+    return storedView(turn, this.handlers, asking);
   }
 
   #loadFailed(error, thread) {

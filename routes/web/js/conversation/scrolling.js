@@ -1,6 +1,7 @@
 /**
  * How the page scrolls when it switches to another branch. Each has `before()`, called just before turns are removed,
- * `begun()`, called when the first new turns are shown, and `after()`, called when all are.
+ * `begun()`, called when the first new turns are shown, and `after()`, called when all are. `turnId` is a turn that must
+ * be shown.
  */
 
 import { isTyping } from "../base/dom.js";
@@ -19,6 +20,7 @@ export const atEnd = (follower, shown) => ({
 export function inPlace(follower, shown, { view, turnId, step }) {
   let top = 0;
   return {
+    turnId,
     before() {
       top = view.element.getBoundingClientRect().top;
       follower.stay();
@@ -45,6 +47,7 @@ export const stayPut = (follower) => ({
 
 /** Scrolls to a turn somewhere on the branch. */
 export const atTurn = (follower, shown, turnId) => ({
+  turnId,
   before() {
     shown.releasePlace();
     follower.stay();

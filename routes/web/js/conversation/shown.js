@@ -1,12 +1,19 @@
-/** The views of the turns on the page, in order. */
+/** The views of the turns on the page, in order. Of a long branch, the first ones are loaded when they are scrolled to. */
 
-import { el } from "../base/dom.js";
+import { el, setText } from "../base/dom.js";
+
+const NEAR = "1500px 0px 0px";
 
 export class ShownTurns {
+  /** The turn before the first one on the page; null if there is none. */
+  above = null;
   #views = [];
+  #earlier = el("button", { class: "text-button earlier", type: "button", on: { click: () => this.#more() } });
+  #watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && this.#more(), { rootMargin: NEAR });
 
-  constructor(element) {
-    this.element = element;
+  /** `onEarlier()` must load the turns before the first one and pass them to `prepend`. */
+  constructor(element, onEarlier) {
+    Object.assign(this, { element, onEarlier });
     addEventListener("beforeprint", () => this.#views.forEach(({ answer }) => answer.renderAll()));
     addEventListener("afterprint", () => this.#views.forEach(({ answer }) => answer.renderNear()));
   }
@@ -36,8 +43,41 @@ export class ShownTurns {
     this.element.append(view.element);
   }
 
+  /** Called when the page shows the branch from `first` on, if not from an earlier turn; `above` is the turn before it. */
+  begin(above, first = this.#views[0]?.turnId) {
+    if (first === this.#views[0]?.turnId) this.above = above;
+    this.#offer();
+  }
+
+  /** Offers to load earlier turns, if there are any. */
+  #offer() {
+    this.#watcher.disconnect();
+    if (!this.above) return this.#earlier.remove();
+    setText(this.#earlier, "earlierTurns");
+    this.element.prepend(this.#earlier);
+    this.#watcher.observe(this.#earlier);
+  }
+
+  /** Adds turns before the first one, which stays where it is. */
+  prepend(views, above) {
+    const first = this.#views[0].element;
+    const { top } = first.getBoundingClientRect();
+    this.#views.unshift(...views);
+    first.before(...views.map(({ element }) => element));
+    this.begin(above);
+    scrollBy({ top: first.getBoundingClientRect().top - top, behavior: "instant" });
+  }
+
+  async #more() {
+    if (this.#earlier.disabled) return;
+    this.#earlier.disabled = true;
+    await this.onEarlier().catch(() => setText(this.#earlier, "loadFailed"));
+    this.#earlier.disabled = false;
+  }
+
   clear() {
     this.#cut(0);
+    this.begin(null);
     this.element.replaceChildren();
     this.element.style.minHeight = "";
   }
