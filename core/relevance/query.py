@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from core.knowledge import Chunk
 from core.relevance.amounts import AMOUNT, in_arabic
+from core.relevance.meaning import QuestionTokens
 from core.relevance.sparse import MIN_WORD_WEIGHT, SparseTerms, is_cjk, presence, question_terms
-from core.relevance.tokens import QuestionTokens
 from core.text import fold_width, is_mostly_chinese, language_in, standard
 
 Vector = npt.NDArray[np.float32]

@@ -18,6 +18,7 @@ from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, pa
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
 from core.relevance.features import asks_only_of, code_alone
+from core.relevance.meaning import respelled
 from core.relevance.names import NumberedPart, numbered_parts, with_subject
 from core.relevance.probability import SURE
 from core.relevance.query import (
@@ -33,7 +34,6 @@ from core.relevance.query import (
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
 from core.relevance.talk import talk_of
-from core.relevance.translation import respelled
 from core.text import Language, holds_chinese, in_script_of, is_for_reader, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 

@@ -21,6 +21,7 @@ from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role, answer_in_history
+from core.relevance.meaning import QuestionTokens, respelled
 from core.relevance.names import with_subject
 from core.relevance.query import (
     Query,
@@ -35,8 +36,6 @@ from core.relevance.query import (
     wording,
 )
 from core.relevance.sparse import encode_query
-from core.relevance.tokens import QuestionTokens
-from core.relevance.translation import respelled
 from core.text import Language, language_in, standard
 from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService, QuestionReading

