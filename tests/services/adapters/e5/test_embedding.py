@@ -177,16 +177,16 @@ def _processor_s(work: Callable[[], object]) -> float:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_table_of_words_does_not_stay_in_memory() -> None:
     engine = E5Engine()
-    before = resident_kb(MODEL_FILE)
+    before = resident_kb()
     for text in varied_texts(40):
         engine.embed(text)
-    assert resident_kb(MODEL_FILE) - before < 1_000
+    assert resident_kb() - before < 1_000
 
 
-def resident_kb(file_name: str) -> int:
-    """Of all mappings of the file in this process, including the reference engine's."""
+def resident_kb() -> int:
+    """Of all mappings of the model's file in this process, including the reference engine's."""
     mappings = re.findall(
-        rf"/{re.escape(file_name)}\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text()
+        rf"/{re.escape(MODEL_FILE)}\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text()
     )
     return sum(map(int, mappings))
 
