@@ -372,7 +372,7 @@ def open_tools(settings: ToolsSettings) -> AbstractAsyncContextManager[Sequence[
 PARSING_S_PER_HOUR = 3_600  # per key, one core's worth: embedding the content takes longer
 
 
-def make_parser(settings: Settings, cpu: CpuHours | None = None) -> ParserProcess:
+def make_parser(settings: Settings, cpu: CpuHours) -> ParserProcess:
     splitter = StructureSplitter(chunk_tokens=settings.knowledge.chunk_tokens)
     if settings.models.embedding == "bundled":
         splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
