@@ -104,6 +104,16 @@ async def test_one_memory_is_forgotten_in_plain_words(tmp_path: Path) -> None:
         assert "forget_one" not in RECORDED
 
 
+async def test_a_list_of_memories_is_in_one_language(tmp_path: Path) -> None:
+    """Discriminates: both headings, because a program sent no language."""
+    async with open_app(settings_of(tmp_path, "listed_in")) as app:
+        await app.ask("/remember 我喜欢红茶")
+        assert (await app.ask("/memories")).answer == "记住的事（最新的在前）：\n- 我喜欢红茶"
+        app.client.headers["Accept-Language"] = "en"
+        listed = (await app.ask("/memories")).answer
+        assert listed == "Remembered, the newest first:\n- 我喜欢红茶"
+
+
 async def test_everything_is_forgotten_only_if_that_is_clearly_meant(tmp_path: Path) -> None:
     """Discriminates: a model that claims to have forgotten, and "nothing matches" despite memories."""
     async with open_app(settings_of(tmp_path, "forget_all")) as app:
