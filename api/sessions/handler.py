@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from api.admin.erasure import ErasureHandler
@@ -55,7 +56,7 @@ class SessionPage:
 class SessionsHandler:
     """`erasure` deletes sessions and turns; `personas` decides which personas are accepted; `index` starts
     embedding imported turns; `check_origin` refuses a persona attributed to a passage its owner cannot read,
-    `check_choices` a model or tools that are not configured."""
+    `check_choices` a model or tools that are not configured; `now` is the time in TIMEZONE."""
 
     def __init__(
         self,
@@ -69,12 +70,13 @@ class SessionsHandler:
         index: Index,
         check_origin: CheckOrigin,
         check_choices: CheckChoices,
+        now: Callable[[], datetime],
     ) -> None:
         self._sessions = sessions
         self._turns = turns
         self._memories, self._episodes = memories, episodes
         self.erasure = erasure
-        self._images = images.files
+        self._images, self._now = images.files, now
         self._personas = personas
         self._check_origin, self._check_choices = check_origin, check_choices
         self.importer = SessionImporter(sessions, turns, images, self._personas, index)
@@ -232,7 +234,7 @@ class SessionsHandler:
         """Return what was sent to the model for a turn. Raises UnknownTurnError."""
         turn = await self.turn(turn_id, owner)
         images = await self._images.read(turn_id, turn.images)
-        return await show_prompt(self._turns, turn, await self._recalled(turn), images)
+        return await show_prompt(self._turns, turn, await self._recalled(turn), images, self._now().tzinfo)
 
     async def recalled(self, turn_id: str, owner: str) -> list[Memory]:
         """Return the memories and episodes in its prompt that still exist. Raises UnknownTurnError."""

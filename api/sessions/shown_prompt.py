@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 
 import structlog
 
@@ -57,7 +58,11 @@ class ShownPrompt:
 
 
 async def show_prompt(
-    turns: TurnStore, turn: Turn, memories: Sequence[Memory], images: Sequence[ImageData] = ()
+    turns: TurnStore,
+    turn: Turn,
+    memories: Sequence[Memory],
+    images: Sequence[ImageData],
+    zone: tzinfo | None,
 ) -> ShownPrompt:
     """`memories` are those in its prompt that still exist, `images` those of its question.
 
@@ -69,7 +74,7 @@ async def show_prompt(
     named = {part.turn_id for part in manifest.parts if part.kept and part.turn_id}
     read = await turns.get_many(sorted(each for each in named if canonical_uuid(each) == each))
     by_id = {each.turn_id: each for each in read if each.owner == turn.owner}
-    lines = memory_lines(memories) if len(memories) == len(manifest.memory_ids) else None
+    lines = memory_lines(memories, zone) if len(memories) == len(manifest.memory_ids) else None
     stored = _Stored(turn, by_id, lines, tuple(images))
     shown = _rebuilt(manifest, stored)
     if shown.body is None or shown.exact:

@@ -153,7 +153,8 @@ def _new_id() -> str:
 def _session(
     imported: ImportedSession, session_id: str, turns: Sequence[Turn], persona: Persona | None
 ) -> Session:
-    titles = (title_from(turn.question) for turn in turns if not turn.command)
+    by_kind = sorted(turns, key=lambda turn: bool(turn.command))  # questions before commands
+    titles = (title_from(turn.question) for turn in by_kind)
     times = [turn.created_us for turn in turns]
     return Session(
         session_id=session_id,

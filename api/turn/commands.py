@@ -27,7 +27,7 @@ from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
 from core.memory.statements import Extent, everything, type_of
 from core.prompt.messages import answer_in_history, with_times
 from core.relevance.talk import Talk, talk_of
-from core.text import Language
+from core.text import Language, language_of
 from services.conversation.sessions import SessionStore
 
 MAX_SHOWN = 20
@@ -159,8 +159,10 @@ class MemoryCommands:
         memories, following = await self._memories.page(owner, MAX_SHOWN, current=True)
         if not memories:
             return _say("none", language)
+        lines = _memory_lines(memories)
+        language = language or language_of(lines)  # better than both around a list in one
         more = f"\n\n{_say('more', language)}" if following is not None else ""
-        return f"{_say('list', language)}\n{_memory_lines(memories)}{more}"
+        return f"{_say('list', language)}\n{lines}{more}"
 
 
 def _memory_lines(memories: list[Memory]) -> str:

@@ -286,7 +286,8 @@ class PromptBuilder:
         if not memories:
             return replace(texts, memory="", memory_intro="")
         intro = self._library.text("memory_intro", language)
-        return replace(texts, memory=memory_lines(memories), memory_intro=intro.replace(_CODE, texts.code))
+        lines = memory_lines(memories, self.now().tzinfo)
+        return replace(texts, memory=lines, memory_intro=intro.replace(_CODE, texts.code))
 
     def _attached(
         self,

@@ -235,7 +235,8 @@ class TurnRun:
 
     def _report_memories(self, prompt: Prompt, gathered: Gathered) -> None:
         """Report and count the memories in the prompt."""
-        saved = estimate_tokens(memory_lines(gathered.in_history))
+        zone = self._pipeline.prompts.now().tzinfo
+        saved = estimate_tokens(memory_lines(gathered.in_history, zone))
         self._pipeline.metrics.recalled(len(prompt.memories), saved)
         if not prompt.memories:
             return

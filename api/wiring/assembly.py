@@ -298,8 +298,8 @@ def _sessions(
     erasure = ErasureHandler(erase, history.sessions, turns, knowledge, memories, history.make_owners())
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
-        history.sessions, turns, memories, pipeline.episodes, erasure, images, personas,
-        index_later, check_origin, partial(_check_choices, history.llms, pipeline.tools),
+        history.sessions, turns, memories, pipeline.episodes, erasure, images, personas, index_later,
+        check_origin, partial(_check_choices, history.llms, pipeline.tools), pipeline.prompts.now,
     )  # fmt: skip
 
 

@@ -77,9 +77,14 @@ def read_export(value: Any, owner: str) -> Export:
         if listed and all(isinstance(each, dict) and is_one(each) for each in listed):
             raws = [read(each) for each in listed]
             return Export(product, tuple(_conversation(raw, product, owner) for raw in raws))
+    if listed and all(isinstance(each, dict) and each.get("turns") for each in listed):
+        raise BadRequestError(
+            "file: this is an export of Wenmai: on the page, choose the JSON file of one conversation; over "
+            "HTTP, send it to POST /sessions/import."
+        )
     raise BadRequestError(
-        "file: this is neither an export of ChatGPT, Claude, Open WebUI or LibreChat nor a list of messages. "
-        "For an export of Wenmai, use POST /sessions/import."
+        "file: this is neither an export of Wenmai, ChatGPT, Claude, Open WebUI or LibreChat nor a list of "
+        "messages."
     )
 
 

@@ -213,8 +213,9 @@ def plain_request(question: str) -> Command | None:
 
 def command_language(command: Command, earlier: str = "", reader: CommandLanguage = None) -> CommandLanguage:
     """Return the language to reply in: that of the command's text, else the reader's if known, else that of
-    an earlier question of the session."""
-    return language_of(command.text) or reader or language_of(earlier)
+    an earlier question or command of the session."""
+    before = parse_command(earlier)
+    return language_of(command.text) or reader or language_of(before.text if before else earlier)
 
 
 AHEAD_US = 86_400_000_000  # tolerance for a clock that was ahead: a day

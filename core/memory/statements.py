@@ -23,30 +23,43 @@ ASKS_ZH = re.compile(
 )
 _ASKING = re.compile(r"[?？]\s*$")
 _END = r"\s*[。.!！~～]*\s*$"
-_POLITE_ZH = r"(?:请|麻烦你?|帮我|拜托|你要?|您|务必|一定要?)"
+_POLITE_ZH = r"(?:请|麻烦你?|帮我|帮忙|拜托|你要?|您|务必|一定要?|我(?:想|要|希望)让?(?=你))"
+_POLITE_EN = (
+    r"(?P<polite>(?:please )?(?:(?:can|could|will|would) you |i(?:['’]d| would) like you to "
+    r"|i (?:want|need) you to )?)(?:please )?"
+)
 _REMEMBER_ZH = re.compile(
     rf"^\s*(?P<polite>{_POLITE_ZH}*)(?:记住|记一下|记下来?)(?P<mark>\s*[:：，,]\s*|\s+)?(?P<what>.+?){_END}",
     re.S,
 )
 _ABOUT_ME_ZH = re.compile(r"^(?:我|本人|以后|今后|从现在起)")
 _REMEMBER_EN = re.compile(
-    r"^\s*(?P<polite>please |can you |could you |will you |would you )?(?:please )?"
-    r"(?:remember|keep in mind|note|make a note)(?: that|(?= (?:i|i'm|my|we|our|to always|to never|always"
-    r"|never)\b)"
+    rf"^\s*{_POLITE_EN}(?:remember|keep in mind|note|make a note)"
+    r"(?: that|(?= (?:i|i'm|my|we|our|to always|to never|always|never)\b)"
     rf"|\s*:)\s*(?P<what>.+?){_END.replace('!！', '!！?')}",
     re.I | re.S,
 )
 _NOT_A_FACT_EN = re.compile(
-    r"^(?:time|day|one time|night|when|what|how|who|where|why|thing|guy|movie)\b", re.I
+    r"^(?:time|day|one time|night|when|what|how|who|where|why|thing|guy|movie|for (?:me|us|later|next))\b"
+    r"|^(?:my|our) [\w'’-]+$",  # without a value
+    re.I,
 )
 _FORGET_ZH = re.compile(
     rf"^\s*{_POLITE_ZH}*(?:(?:忘掉|忘记|删掉)\s*[:：]\s*|(?:{_POLITE_ZH}+忘记|忘掉|别再记着?)\s*"
-    rf"(?=我(?:的|叫|是|住|在|喜欢|不|对|说过)|关于))(?:关于)?(?P<what>.+?)(?:这件事|的事情?|的记忆)?{_END}",
+    rf"(?=我(?:的|叫|是|住|在|喜欢|不|对|说过)|关于)"
+    # Without 请, this may say what somebody forgot.
+    rf"|忘记(?=我(?:的|叫|是|住|喜欢|对))(?!.*(?:密码|口令|账号|证|卡|钥匙)))"
+    rf"(?:关于)?(?P<what>.+?(?<!了))(?:这件事|的事情?|的记忆)?{_END}",
     re.S,
 )
+_NOT_OF_A_PERSON = (  # of the talk, or of a document
+    r"(?:it|that|this|them|him|h(?:er|is)|us|me|you|your|our|their|those|these|the|an?|all|any\w*|every\w*"
+    r"|some\w*|what|how|when|where|why|who|which|whether|if)\b"
+)
 _FORGET_EN = re.compile(
-    r"^\s*(?:please |can you |could you )?forget(?:\s*:\s*| that (?=(?:i|i'm|my|we|our)\b)| about (?=my\b)"
-    rf"| what you know about | (?=my\b))(?P<what>.+?){_END}",
+    rf"^\s*{_POLITE_EN}forget(?:\s*:\s*| that (?=(?:i|i['’]m|my|we|our)\b)| about (?=my\b)"
+    rf"| about (?!{_NOT_OF_A_PERSON})(?=[\w'’-]+(?: (?!please)[\w'’-]+){{0,2}}(?:,? please)?{_END})"
+    rf"| what you know about | (?=my\b))(?P<what>.+?)(?:,? please)?{_END}",
     re.I | re.S,
 )
 _MY_ALL = re.compile(

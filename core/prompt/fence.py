@@ -14,10 +14,11 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from enum import StrEnum
 from typing import Any
 
-from core.dates import rfc3339
+from core.dates import moment_at
 from core.knowledge import SCORE_DIGITS, Candidate, KnowledgeFilter, scope_of
 from core.memory.record import Memory, MemoryType
 from core.relevance.probability import SURE
@@ -202,19 +203,21 @@ _RELATIVE_TIME = re.compile(
 )
 
 
-def memory_lines(memories: Iterable[Memory]) -> str:
-    return "\n".join(map(_memory_line, memories))
+def memory_lines(memories: Iterable[Memory], zone: tzinfo | None) -> str:
+    """List the memories; times are in `zone`, as in the context lines."""
+    return "\n".join(_memory_line(memory, zone) for memory in memories)
 
 
-def _memory_line(memory: Memory) -> str:
+def _memory_line(memory: Memory, zone: tzinfo | None) -> str:
     """Add its time to what names another by it: a week later, "next Wednesday" is another day."""
     content = " ".join(memory.content.split())
     undatable = memory.type is MemoryType.EPISODE or not memory.valid_from
     if undatable or not _RELATIVE_TIME.search(content):
         return f"- {content}"
-    day, time = rfc3339(memory.valid_from)[:16].split("T")
-    moment = "（{} {} UTC 说的）" if is_mostly_chinese(content) else " (said on {} {} UTC)"
-    return f"- {content}{moment.format(day, time)}"
+    moment = f"{moment_at(memory.valid_from).astimezone(zone):%Y-%m-%d %H:%M}"
+    return (
+        f"- {content}（{moment} 说的）" if is_mostly_chinese(content) else f"- {content} (said on {moment})"
+    )
 
 
 def scope_line(limits: KnowledgeFilter, language: Language) -> str:

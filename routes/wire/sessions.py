@@ -81,7 +81,7 @@ class Session(SessionChoices):
     model_config = example({**_SESSION, "turn_count": 2, "state": "idle"})
 
     session_id: str = Field(description="The session's id.")
-    title: str = Field(description="The title, initially the first question.")
+    title: str = Field(description="The title, initially the first question (until then, the first command).")
     created_at: Moment = Field(description="When the session began.")
     updated_at: Moment = Field(description="When the last turn began.")
     hold: bool = Field(description="true: exempt from expiry.")

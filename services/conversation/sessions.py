@@ -46,6 +46,7 @@ from services.store.points import (
     equals,
     has_id,
     in_range,
+    is_empty,
     newest_first,
     read_leniently,
     read_or_none,
@@ -149,9 +150,7 @@ MAX_UNFINISHED = 1_000
 
 
 def title_from(question: str) -> str:
-    """Return the question's first line, truncated; "" for a slash command."""
-    if parse_command(question) is not None:
-        return ""
+    """Return the first line of a question or command, truncated."""
     line = question.split("\n", 1)[0].strip()
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
@@ -216,7 +215,8 @@ class SessionStore:
     async def touch(
         self, session: Session, question: str, turn_id: str | None = None, *, is_new: bool = False
     ) -> None:
-        """A turn begins: make the session the newest and title it after its first question.
+        """A turn begins: make the session the newest and title it after its first question, or until there is
+        one, after its first command.
 
         A session without a record is created; one that `is_new` is known to have none.
         """
@@ -224,8 +224,8 @@ class SessionStore:
         with suppress(UnknownPointError):
             if not is_new:
                 await self._set(session.session_id, {"updated_us": now})
-                if title and not session.title:
-                    await self._set_missing_title(session.session_id, title, turn_id)
+                if not session.title or (parse_command(session.title) and not parse_command(title)):
+                    await self._set_title(session, title, turn_id)
                 return
         named_by = turn_id if title and not session.title else None
         await self.put(replace(session, title=session.title or title, updated_us=now), named_by)
@@ -335,12 +335,12 @@ class SessionStore:
     async def _set(self, session_id: str, fields: dict[str, Any]) -> None:
         await self._store.set_payload(self._collection, fields, points=[session_id])
 
-    async def _set_missing_title(self, session_id: str, title: str, turn_id: str | None) -> None:
-        """Set the title if it is still empty. The store compares, so a title set meanwhile stays."""
-        this = has_id([session_id])
-        unnamed = Filter(must=[this, equals("title", "")])
+    async def _set_title(self, session: Session, title: str, turn_id: str | None) -> None:
+        """Replace the title. The store compares, so one set meanwhile or by a person stays."""
+        by_person = [is_empty("title_turn_id")] if session.title else []
+        same = Filter(must=[has_id([session.session_id]), equals("title", session.title)], must_not=by_person)
         named = {"title": title, "title_turn_id": turn_id}
-        await self._store.set_payload(self._collection, named, points=unnamed)
+        await self._store.set_payload(self._collection, named, points=same)
 
 
 def _own(session: Session, owner: str) -> Session:

@@ -20,7 +20,7 @@ _MAX_LINE_CHARS = 400
 _MAX_HEADING_WIDTH = 70  # Han characters count twice
 _ENDS_SENTENCE = tuple("。.!！;；,，、")
 _HAN_NUMBER = r"[一二三四五六七八九十百]{1,4}"
-_LABEL = rf"(?:{_HAN_NUMBER}|\d{{1,2}}|[A-Z]|[IVX]{{1,4}})"
+_LABEL = rf"(?:{_HAN_NUMBER}|\d{{1,2}}|[A-Z]|[IVXL]{{1,7}})"
 # Outermost first. A line has the first form that it matches.
 _FORMS = {
     "chapter": re.compile(
@@ -208,8 +208,10 @@ def _heading(lines: Sequence[str], at: int) -> _Heading | None:
     parts = match.groupdict()
     title = parts.get("boxed") or parts.get("title") or line
     stays = bool(parts.get("boxed")) and match.end() < len(line)
-    is_short = width(line) <= _MAX_HEADING_WIDTH and not line.endswith(_ENDS_SENTENCE)
     is_alone = at == 0 or not (lines[at - 1].strip() or lines[at][:1].isspace())
+    is_stopped = is_alone and line[match.end() :] == "."  # CHAPTER I.
+    ends_sentence = line.endswith(_ENDS_SENTENCE) and not is_stopped
+    is_short = width(line) <= _MAX_HEADING_WIDTH and not ends_sentence
     if not (stays or is_short) or (form in _MUST_STAND_ALONE and not is_alone):
         return None
     level = [*_FORMS].index(form) + 2

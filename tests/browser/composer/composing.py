@@ -42,12 +42,11 @@ class Served:
         page = httpx.get(f"{self.url}/documents/{document_id}/chunks").json()
         return str(page["chunks"][0]["chunk_id"])
 
-    def add(self, name: str, text: str, *tags: str) -> str:
+    def add(self, name: str, text: str, *tags: str, path: str = "") -> str:
         """Return the document's id once a question finds it."""
         parts = {"file": (name, text.encode(), "text/markdown")}
-        added = httpx.post(
-            f"{self.url}/documents", files=parts, data={"tags": ",".join(tags)}, timeout=60
-        ).json()
+        fields = {"tags": ",".join(tags), **({"external_id": path} if path else {})}
+        added = httpx.post(f"{self.url}/documents", files=parts, data=fields, timeout=60).json()
         httpx.get(f"{self.url}/jobs/{added['job_id']}/stream", timeout=60)
         return str(added["document"]["document_id"])
 

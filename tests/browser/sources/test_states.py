@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.async_api import Page
+import re
 
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.composer.composing import Served
 from tests.browser.safety.payloads import HOSTILE
 from tests.browser.sources.test_sources import PREVIEW, shown
 from tests.browser.support.driving import answered, ask, citation
@@ -46,6 +49,26 @@ async def test_a_source_of_a_changed_or_removed_document_still_shows_its_passage
         assert await page.inner_text(f".source-text >> nth={number}") == "前文。关键的一句。后文。"
     assert await page.locator(".source-actions >> nth=0").locator("button").count() == 5
     assert await page.locator(".source-actions >> nth=1").inner_text() == "引用到提问\n回到回答"
+
+
+async def test_documents_of_one_name_can_be_distinguished(page: Page, server: Served) -> None:
+    """Discriminates: two cards that look the same; a folder shown where the name alone is enough."""
+    paths = ("团队/2025/规划.md", "团队/2026/规划.md", "")
+    ids = [server.add("规划.md", f"规划：{path}", path=path) for path in paths]
+    same = [citation(at, document_id=each, file_name="规划.md") for at, each in enumerate(ids, 1)]
+    again = citation(4, document_id=ids[0], file_name="规划.md")
+    gone = citation(5, document_id="deleted", file_name="规划.md")
+    await shown(page, server.url, "见 [1] [2] [3] [4] [5] [6]", *same, again, gone, citation(6))
+    added = re.compile(r"^添加于 .*, 9 B概念$")
+    places: list[str | re.Pattern[str]] = [
+        "团队/2025概念",
+        "团队/2026概念",
+        added,
+        "团队/2025概念",
+        "概念",
+        "概念",
+    ]
+    await expect(page.locator(".source .place")).to_have_text(places)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

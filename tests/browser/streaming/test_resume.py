@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Browser, Page, Route, expect
 
+from tests.browser.branches.branching import shows
 from tests.browser.support.cutting_proxy import CuttingProxy
 from tests.browser.support.driving import TURN_ID, answer_in_turn, answered, ask, sse_body, whole_turn
 from tests.browser.support.live import QUESTION, Live
+from tests.browser.support.profiles import profile
 
 WORDS = tuple(f"第{number}段。" for number in range(60))
 WHOLE = "".join(WORDS)
@@ -22,6 +24,35 @@ STATES = """() => {
 }"""
 # Makes the page's timeouts and delays as short or long as a test needs them.
 PATIENCE = """async (changes) => Object.assign((await part("stream/timeouts.js")).timeouts, changes)"""
+
+
+async def test_a_second_tab_shows_the_answer_that_keeps_its_question_waiting(
+    page: Page, live: Live, browser: Browser
+) -> None:
+    """Discriminates: an error card, without the answer that is being written and without its stop button."""
+    apart = await profile(browser, locale="zh-CN")
+    other = await apart.new_page()  # a separate window, so that none of them is hidden
+    live.says("第一个回答。")
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await answered(page)
+    await other.goto(page.url)
+    await answered(other)
+    live.says("还在", "写。", halts=(1,))
+    await ask(page, "然后呢\uff1f")
+    await page.locator(".prose", has_text="还在").wait_for()
+    await ask(other, "还有什么\uff1f")
+    await expect(other.locator(".asked")).to_have_text([QUESTION, "然后呢\uff1f"])
+    await other.locator(".prose", has_text="还在").wait_for()
+    await expect(other.locator("#composer .send")).to_have_attribute("aria-label", "停止（Esc）")
+    await expect(other.locator("#question")).to_have_value("还有什么\uff1f")
+    await expect(other.locator(".composer-note")).to_contain_text("放回了输入框")
+    assert await other.locator(".error-card").count() == 0
+    live.resume()
+    await answered(other, 2)
+    await other.press("#question", "Enter")
+    await shows(other, QUESTION, "然后呢\uff1f", "还有什么\uff1f")
+    await apart.close()
 
 
 @pytest.fixture

@@ -105,8 +105,14 @@ def test_ten_thousand_messages_of_each_product_keep_their_order_and_their_branch
     "value", [None, 1, "a", [], {}, [1], [{"mapping": []}], [chatgpt()[0], {"chat": {}}]]
 )
 def test_other_files_than_exports_are_refused(value: Any) -> None:
-    with pytest.raises(BadRequestError, match="file: "):
+    with pytest.raises(BadRequestError, match="file: ") as refused:
         read_export(value, "local")
+    assert "POST" not in str(refused.value)  # most who read it are on the page
+
+
+def test_an_export_of_our_own_is_refused_with_what_to_do_on_the_page() -> None:
+    with pytest.raises(BadRequestError, match="on the page, choose"):
+        read_export([{"title": "t", "turns": [{"question": "q"}]}], "local")
 
 
 @pytest.mark.parametrize("product", EXPORTS)

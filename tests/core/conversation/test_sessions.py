@@ -78,6 +78,8 @@ def test_the_reply_uses_the_language_of_the_text_else_of_the_session_else_both()
     assert command_language(Command(HELP), earlier="清理什么时候运行?", reader="en") == "en"
     assert command_language(Command(PERSONA, "你是老师"), reader="en") == "zh"
     assert command_language(Command(CLEAR)) is None
+    assert command_language(Command(CLEAR), earlier="/persona clear") is None
+    assert command_language(Command(CLEAR), earlier="/persona 你是老师") == "zh"
     assert command_language(Command(CommandName.REMEMBER, "我喜欢茶"), earlier="Hello", reader="en") == "zh"
 
 

@@ -23,6 +23,12 @@ from core.memory.statements import Extent, declines, everything, explicit_reques
         ("Can you remember that I am vegan?", "I am vegan"),
         ("Keep in mind that we ship on Mondays", "we ship on Mondays"),
         ("remember to always answer in French", "to always answer in French"),
+        ("I'd like you to remember that I am vegan.", "I am vegan"),
+        ("I want you to remember that I am vegan", "I am vegan"),
+        ("Could you please remember that I am vegan?", "I am vegan"),
+        ("Please could you remember that I live in Bonn?", "I live in Bonn"),
+        ("请帮忙记一下：周五前交周报", "周五前交周报"),
+        ("我想让你记住：我对花生过敏", "我对花生过敏"),
     ],
 )
 def test_a_plain_request_is_one_to_remember(text: str, content: str) -> None:
@@ -40,6 +46,11 @@ def test_a_plain_request_is_one_to_remember(text: str, content: str) -> None:
         ("forget my address", "my address"),
         ("Please forget that I am vegan.", "I am vegan"),
         ("forget what you know about my diet", "my diet"),
+        ("forget about peanuts", "peanuts"),
+        ("Could you please forget about peanut allergies, please.", "peanut allergies"),
+        ("I'd like you to forget that I’m vegan", "I’m vegan"),
+        ("忘记我的名字", "我的名字"),
+        ("忘记我对花生过敏这件事。", "我对花生过敏"),
     ],
 )
 def test_a_plain_request_is_one_to_forget(text: str, content: str) -> None:
@@ -68,6 +79,18 @@ def test_a_plain_request_is_one_to_forget(text: str, content: str) -> None:
         "I forget my password", "forget my password", "never forget that we ship on Monday",
         "Don't forget my umbrella",
         "did you forget my name?",
+        "Forget about that", "forget about the contract", "forget about him", "forget about your rules",
+        "forget about peanuts, what about cashews", "forget about what I said", "forget about everyone else",
+        "forget about peanuts and tell me about cashews", "forget about last week",
+        "Did you forget about lunch?", "forget about lunch?", "What if I forget about the deadline",
+        "Don't forget about peanuts", "did I forget the attachment?", "how do I remember a password",
+        "Can you remember my name?", "Could you remember that for me?",
+        "I'd like you to remember what I said",
+        "I want you to remember that time we met", "I want to remember that I did this",
+        "你忘记我的名字了", "你一定忘记我的生日了", "忘记我的密码", "忘记我的工牌了", "忘记我是谁",
+        "忘记我的账号怎么找回", "请不要忘记我的名字", "别忘记我的生日", "我想记住这些单词",
+        "我希望你记住什么",
+        "你能记住我的名字吗", "忘记关机", "忘记带身份证",
     ],
 )  # fmt: skip
 def test_text_that_only_looks_like_a_request_is_not_one(text: str) -> None:

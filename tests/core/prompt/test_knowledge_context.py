@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -44,13 +45,14 @@ def test_the_scope_is_parsed_only_where_the_prompt_puts_it() -> None:
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ("我下周三要去上海出差", "我下周三要去上海出差（2023-11-14 22:13 UTC 说的）"),
-        ("I will be in Graz next week", "I will be in Graz next week (said on 2023-11-14 22:13 UTC)"),
+        ("我下周三要去上海出差", "我下周三要去上海出差（2023-11-15 06:13 说的）"),
+        ("I will be in Graz next week", "I will be in Graz next week (said on 2023-11-15 06:13)"),
         ("我每周三去上海出差", "我每周三去上海出差"),
     ],
 )
 def test_a_memory_that_names_a_relative_time_comes_with_its_own(content: str, line: str) -> None:
-    """Discriminates: "next week" read as the week after the question."""
+    """Discriminates: "next week" read as the week after the question; a day that is not the person's."""
+    zone = ZoneInfo("Asia/Shanghai")
     memory = Memory("m", "o", content, valid_from=1_700_000_000_000_000)
-    assert memory_lines([memory]) == f"- {line}"
-    assert memory_lines([replace(memory, type=MemoryType.EPISODE)]) == f"- {content}"
+    assert memory_lines([memory], zone) == f"- {line}"
+    assert memory_lines([replace(memory, type=MemoryType.EPISODE)], zone) == f"- {content}"

@@ -87,6 +87,33 @@ async def test_plain_words_do_what_the_commands_do(tmp_path: Path) -> None:
         assert (stored["command"], stored["question"]) == ("remember", "请记住：我对花生过敏。")
 
 
+async def test_one_memory_is_forgotten_in_plain_words(tmp_path: Path) -> None:
+    """Discriminates: a model that claims to have forgotten, while the memory stays."""
+    async with open_app(settings_of(tmp_path, "forget_one")) as app:
+        for content, request in (
+            ("I am allergic to peanuts", "forget about peanuts"),
+            ("I am allergic to peanuts", "I'd like you to forget that I am allergic to peanuts"),
+            ("我叫张三", "忘记我的名字"),
+            ("我叫张三", "忘记我叫张三"),
+            ("我对花生过敏", "忘记我对花生过敏这件事"),
+        ):
+            for kept in (content, "我喜欢红茶"):
+                await app.ask(f"/remember {kept}")
+            await app.ask(request)
+            assert await contents(app) == ["我喜欢红茶"], request
+        assert "forget_one" not in RECORDED
+
+
+async def test_a_list_of_memories_is_in_one_language(tmp_path: Path) -> None:
+    """Discriminates: both headings, because a program sent no language."""
+    async with open_app(settings_of(tmp_path, "listed_in")) as app:
+        await app.ask("/remember 我喜欢红茶")
+        assert (await app.ask("/memories")).answer == "记住的事（最新的在前）：\n- 我喜欢红茶"
+        app.client.headers["Accept-Language"] = "en"
+        listed = (await app.ask("/memories")).answer
+        assert listed == "Remembered, the newest first:\n- 我喜欢红茶"
+
+
 async def test_everything_is_forgotten_only_if_that_is_clearly_meant(tmp_path: Path) -> None:
     """Discriminates: a model that claims to have forgotten, and "nothing matches" despite memories."""
     async with open_app(settings_of(tmp_path, "forget_all")) as app:

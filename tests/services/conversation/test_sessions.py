@@ -55,15 +55,21 @@ async def test_concurrent_changes_are_all_kept(store: VectorStore) -> None:
     assert session.persona.name == "Kind"
 
 
-async def test_the_first_question_names_the_session_and_a_command_does_not(store: VectorStore) -> None:
-    """Discriminates: a title from the first turn, whatever its kind."""
+async def test_the_first_question_names_the_session_and_until_then_the_first_command(
+    store: VectorStore,
+) -> None:
+    """Discriminates: no title while there are only commands; one from the first turn, whatever its kind."""
     sessions = SessionStore(store, SESSIONS)
-    await sessions.touch(Session(ID, "local", "", 5, 5), "/persona Be kind.")
-    assert (await sessions.get(ID, "local")).title == ""
+    await sessions.touch(Session(ID, "local", "", 5, 5), "/persona Be kind.", uid(10))
+    await sessions.touch(await sessions.get(ID, "local"), "/help", uid(11))
+    assert (await sessions.get(ID, "local")).title == "/persona Be kind."
     for question in ("What is this?\nSecond line", "Another?"):
-        await sessions.touch(await sessions.get(ID, "local"), question)
+        await sessions.touch(await sessions.get(ID, "local"), question, uid(12))
     session = await sessions.get(ID, "local")
     assert (session.title, session.created_us) == ("What is this?", 5)
+    await sessions.change(ID, "local", SessionChange(title="/help for Ann"))
+    await sessions.touch(await sessions.get(ID, "local"), "Another?", uid(13))
+    assert (await sessions.get(ID, "local")).title == "/help for Ann"
 
 
 async def test_a_new_session_has_a_record_from_its_first_turn(store: VectorStore) -> None:

@@ -111,6 +111,7 @@ export class Composer {
     const deleted = lost && sessionId && (await isDeleted(sessionId));
     this.#drafts.settle(view.question, sessionId);
     if (lost) this.#giveBack(view.question, sessionId ?? null, view.images);
+    if (lost && view.errorCode === "session_busy" && sessionId === this.#conversation) this.say("sessionBusy");
     if (deleted && sessionId === this.#conversation) this.say("sessionDeleted", {}, ["askAnew", () => this.#carryOver(sessionId)]);
   }
 

@@ -170,6 +170,15 @@ export class Chat {
     this.#runs.remove(run);
     this.#ended(view, run.thread);
     if (this.#followsUnseen(run)) await this.catchUp(atEnd(this.follower, this.shown));
+    if (view.errorCode === "session_busy") await this.#showOther(view, run.thread);
+  }
+
+  /** Shows the answer to a question asked elsewhere in place of the one refused for it, which returns to the composer. */
+  async #showOther(view, thread) {
+    const tree = await this.branching.read(thread.sessionId);
+    if (!tree || thread !== this.#thread || !this.shown.has(view) || this.branching.endIn(tree, this.leaf) === null) return;
+    this.shown.cutFrom(view);
+    await this.open(thread.sessionId, undefined, atEnd(this.follower, this.shown));
   }
 
   /** Whether the server appended the question to a turn that was asked elsewhere and is not on the page. */

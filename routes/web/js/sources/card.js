@@ -2,6 +2,7 @@
 
 import { publish } from "../base/bus.js";
 import { el, setText } from "../base/dom.js";
+import { formatBytes, formatTime } from "../base/i18n.js";
 import { Context } from "./context.js";
 import { markedText, plainPreview, settleScroll } from "./passage.js";
 
@@ -45,6 +46,13 @@ function summary(citation) {
 export function fileName(citation) {
   if (isErased(citation)) return el("span", { class: "file standing", i18n: "sourceRemoved" });
   return el("span", { class: "file", text: citation.file_name });
+}
+
+/** Distinguishes a document from others of its name: its folder, or when it was added and its size. */
+export function originOf({ file_name: name, external_id: path, created_at: moment, size_bytes: bytes }) {
+  if (path?.endsWith(`/${name}`)) return el("span", { text: path.slice(0, -name.length - 1) });
+  const added = el("span", { i18n: ["docAddedAt", { time: formatTime(moment) }] });
+  return el("span", {}, added, `, ${formatBytes(bytes)}`);
 }
 
 /** A label for a document that was changed or removed after the answer. */

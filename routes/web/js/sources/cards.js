@@ -1,7 +1,8 @@
 /** The sources of an answer as cards: cited ones first, each with its key passage. */
 
+import { readDocument } from "../api/documents.js";
 import { el, icon } from "../base/dom.js";
-import { sourceCard } from "./card.js";
+import { originOf, sourceCard } from "./card.js";
 
 const PAGE_SIZE = 20;
 const UNMARKED_SIZE = 3; // shown first if the answer cites none: what it used is probably among the best
@@ -15,6 +16,7 @@ export class SourcesView {
   #citations = new Map();
   #cards = new Map();
   #reveal = new Map();
+  #origins = new Map();
   #openedFrom = null;
 
   constructor(citations) {
@@ -121,6 +123,18 @@ export class SourcesView {
   #card(citation) {
     const card = sourceCard(citation, this);
     this.#cards.set(citation.index, card);
+    if (this.#hasNamesake(citation)) this.#showOrigin(citation.document_id, card);
     return card;
+  }
+
+  #hasNamesake({ document_id: id, file_name: name }) {
+    return id && name && [...this.#citations.values()].some((other) => other.file_name === name && other.document_id !== id);
+  }
+
+  /** A document that was deleted or cannot be read has only its name. */
+  async #showOrigin(documentId, card) {
+    if (!this.#origins.has(documentId)) this.#origins.set(documentId, readDocument(documentId).catch(() => null));
+    const document = await this.#origins.get(documentId);
+    if (document) card.querySelector(".place").prepend(originOf(document));
   }
 }

@@ -153,6 +153,7 @@ export class TurnView {
 
   /** Takes the argument of `errorCard`. */
   showError(error) {
+    this.errorCode = error.code;
     this.#errorBox.replaceChildren(errorCard(error));
   }
 

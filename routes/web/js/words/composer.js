@@ -62,6 +62,7 @@ export const zh = {
   tagLimitStale: "已没有文档带标签“{names}”，提问不再限于它。",
   tagLimitStaleAll: "已没有文档带标签“{names}”，提问不再限于它，现在查全部文档。",
   sessionDeleted: "这段对话已被删除或过期，问题放回了输入框。",
+  sessionBusy: "这段对话里另一个问题还在回答，你的问题放回了输入框，等它答完或停止它之后再发送。",
   askAnew: "在新对话里问",
   quoteCut: "引用太长，只放进了前 {put} 个字（共 {of} 个）。",
   quoteNoRoom: "问题已经写满，放不下这段引用。",
@@ -172,6 +173,7 @@ export const en = {
   tagLimitStale: "No document has the tag “{names}” any more; questions are no longer limited to it.",
   tagLimitStaleAll: "No document has the tag “{names}” any more; questions now search all documents.",
   sessionDeleted: "This conversation was deleted or has expired; the question is back in the box.",
+  sessionBusy: "Another question of this conversation is being answered; yours is back in the box. Send it when that answer has ended or you have stopped it.",
   askAnew: "Ask in a new conversation",
   quoteCut: {
     by: "put",

@@ -91,6 +91,15 @@ def test_titles_of_contents_may_take_two_lines_in_the_text() -> None:
     ]
 
 
+def test_the_numeral_of_a_chapter_may_have_a_full_stop() -> None:
+    """Discriminates: a novel without chapters; the end of a wrapped sentence taken for one."""
+    text = "THE KEY\n\nCHAPTER I.\n\nShe went on.\n\nCHAPTER XVIII.\n\nRain, as in\nChapter I.\nCold."
+    assert sections_of(text) == [
+        ("THE KEY > CHAPTER I.", "She went on."),
+        ("THE KEY > CHAPTER XVIII.", "Rain, as in\nChapter I.\nCold."),
+    ]
+
+
 def test_framed_headings_keep_the_text_beside_them() -> None:
     text = "菜谱\n\n【红烧肉】\n冰糖 45 克。\n\n【排骨】冰糖 30 克。\n\n----- 记事 -----\n降压药换了。"
     assert sections_of(text) == [
