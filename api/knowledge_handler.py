@@ -300,23 +300,26 @@ class KnowledgeHandler:
         if is_retry:  # a summary of its first run would no longer match it
             await self.pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
         is_new = request.session_id is None and not is_retry
-        recent, *failures = await asyncio.gather(  # both writes share one flush
+        recent, not_stored, not_touched = await asyncio.gather(  # both writes share one flush
             self.pipeline.conversations.get_recent_history(branch),
             self.pipeline.conversations.add_conversation_turn(turn),
             self.sessions.touch(session, request.question, turn.turn_id, is_new=is_new),
             return_exceptions=True,
         )
-        if failures[0] is None and turn.images:
+        if not_stored is None and turn.images:
             await self.images.files.settle(turn.turn_id)
         failpoint("turn.begun")
-        for failure in failures:
-            if isinstance(failure, BaseException):
-                if failures[0] is None and isinstance(failure, StoreUnavailableError):
-                    self.pipeline.conversations.keep_interrupted(turn)
-                raise failure
-        if isinstance(recent, BaseException) and not isinstance(recent, StoreUnavailableError):
+        if not_stored is not None:
+            raise not_stored
+        if isinstance(not_touched, StoreUnavailableError):  # the turn is stored, and will not be answered
+            self.pipeline.conversations.keep_interrupted(turn)
+        if isinstance(not_touched, BaseException):
+            raise not_touched
+        if isinstance(recent, StoreUnavailableError):
+            return None
+        if isinstance(recent, BaseException):
             raise recent
-        return None if isinstance(recent, BaseException) else recent
+        return recent
 
     async def _check_same_request(self, stored: Turn, request: TurnRequest, original: TurnRequest) -> None:
         """A turn id names one request for ever; another owner's is a conflict that reveals nothing."""

@@ -307,7 +307,7 @@ class Candidate:
     Scores are raw (`dense` cosine −1…1, `sparse` a BM25 sum ≥ 0) and None if that list did not return the
     chunk; ranks count from 1. `matches` has the same for each form of the question, in order. `fused` is the
     weighted RRF score, `probability` the reranker's, 0…1. `key_passage` is verbatim text of the chunk.
-    `reason` comes from InsertBlock. `signs` are its tokens' (core.relevance.tokens), "" if none are stored.
+    `reason` comes from InsertBlock. `signs` are its tokens' (core.relevance.meaning), "" if none are stored.
     """
 
     chunk: Chunk

@@ -59,6 +59,7 @@ ITEM = re.compile(
     r"|\d{1,3}[、．]|（\d{1,3}）|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
 )
 QUESTION_WORD = "(?:Q|问|問|Question|问题)"  # the marker before each question of a list
+_MARKS = re.compile(r"\W+")
 _MAX_RULE_CHARS = 10_000  # characters
 
 
@@ -175,6 +176,11 @@ def fold_width(text: str) -> str:
 def fold_case(text: str) -> str:
     """Fold case and width: texts that differ in nothing else become equal."""
     return fold_width(fold_width(text).casefold())
+
+
+def holds_words(text: str, words: str) -> bool:
+    """Whether the text has these words in sequence, whatever punctuation is between them."""
+    return _MARKS.sub("", words) in _MARKS.sub("", text)
 
 
 def canonical_uuid(text: str | None) -> str | None:

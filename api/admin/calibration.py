@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import structlog
 
 from api.search.handler import SearchHandler, SearchRequest
-from core.relevance.calibration import Calibration, Judged, fit, holds_words
 from core.relevance.probability import SURE
-from services.retrieval.reranking import Calibrations
+from core.text import holds_words
+from services.retrieval.reranking import Calibration, Calibrations, Judged, fit
 
 log = structlog.get_logger()
 

@@ -12,6 +12,7 @@ from typing import Any
 from api.failures import FailureTexts
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, Judgement, PromptBuilder
+from api.turn.stream import Report, warn
 from api.turn.tools import LookedUp, ToolBox
 from core.citing.citations import FindDocuments
 from core.conversation.sessions import Branch
@@ -120,7 +121,6 @@ class TurnModels:
     judge: ModelEntry | None
 
 
-Report = Callable[..., None]  # TurnStage, message=None, and the event's fields
 Lap = Callable[[str], None]
 
 
@@ -293,8 +293,7 @@ class Gathering:
     def _warn_of_lost(self, number: int) -> None:
         """Warn of turns whose place can be read, but not their text; TurnRun reports the others."""
         if number > 0:
-            code = WarnCode.TURNS_UNREADABLE
-            self._report(TurnStage.WARNING, message=code, code=code, turns=number)
+            warn(self._report, WarnCode.TURNS_UNREADABLE, turns=number)
 
     async def _search(self, query: Query) -> list[Candidate]:
         limits = self._turn.filters
@@ -310,8 +309,7 @@ class Gathering:
         reranked = await self._pipeline.reranking.rerank(query, candidates)
         if reranked.fell_back and not self._fallback_reported:
             self._fallback_reported = True
-            code = WarnCode.RERANKER_UNAVAILABLE
-            self._report(TurnStage.WARNING, message=code, code=code)
+            warn(self._report, WarnCode.RERANKER_UNAVAILABLE)
         limits = self._turn.filters
         scope = await self._pipeline.precedence.scope(query, self._owners, limits)
         return await self._pipeline.retriever.in_own_language(query, reranked.candidates, scope, limits)

@@ -27,6 +27,7 @@ from api.turn.stream import (
     error_fields,
     finished_fields,
     remembered_fields,
+    warn,
 )
 from api.turn.tools import KnowledgeTool, TurnTools
 from core.citing.units import nearest_part
@@ -183,7 +184,7 @@ class TurnRun:
         self._lap("generate")
         self._learn(model)
         if self._answer.finish_reason == "length":
-            self._warning(WarnCode.ANSWER_CUT)
+            warn(self._status, WarnCode.ANSWER_CUT)
         if not self._answer.content:
             why = self._why_silent()
             silent = ModelFailure(Cause.EMPTY) if why == "no_answer" else None
@@ -247,7 +248,7 @@ class TurnRun:
         if summary is None or summary.created_us <= self._plan.branch.nodes[-1].created_us:
             return
         if any(part.kept and part.part == Part.SUMMARY for part in prompt.parts):
-            self._warning(WarnCode.SUMMARIZED, turns=len(summary.covered))
+            warn(self._status, WarnCode.SUMMARIZED, turns=len(summary.covered))
 
     def _learn(self, model: ModelEntry) -> None:
         showed = self._answer.showed_thinking_first
@@ -257,9 +258,9 @@ class TurnRun:
     def _warn(self) -> None:
         """Warn of what the model will not see of this conversation."""
         if self._prompt is not None and self._prompt.dropped:
-            self._warning(WarnCode.CONTEXT_DROPPED, **self._prompt.dropped_by_part)
+            warn(self._status, WarnCode.CONTEXT_DROPPED, **self._prompt.dropped_by_part)
         if self._plan.branch.unreadable:
-            self._warning(WarnCode.TURNS_UNREADABLE, turns=self._plan.branch.unreadable)
+            warn(self._status, WarnCode.TURNS_UNREADABLE, turns=self._plan.branch.unreadable)
 
     async def _finish(self, status: TurnStatus, failure: WenmaiError | None) -> None:
         await self._saver.end()
@@ -362,9 +363,6 @@ class TurnRun:
     def _retrying(self, retry: int, wait_s: float) -> None:
         """The model's server failed before its first token: report the retry."""
         self._status(TurnStage.RETRYING, retry=retry, wait_s=round(wait_s, 1))
-
-    def _warning(self, code: WarnCode, **counts: int) -> None:
-        self._status(TurnStage.WARNING, message=code, code=code, **counts)
 
     def _lap(self, stage: str) -> None:
         """Record the milliseconds from the turn's start to the end of this stage (`thinking` is a

@@ -23,6 +23,7 @@ from core.conversation.turns import (
     TurnStage,
     TurnStatus,
     TurnWarning,
+    WarnCode,
 )
 from core.errors import UnavailableError, WenmaiError
 from core.knowledge import Citation
@@ -75,6 +76,14 @@ class DoneEvent:
 
 
 Event = SessionEvent | StatusEvent | ThinkEvent | ContentEvent | SourceEvent | ErrorEvent | DoneEvent
+
+Report = Callable[..., None]
+"""Publishes a STATUS event: takes its stage, `message` (a text's key, None for the stage's) and fields."""
+
+
+def warn(report: Report, code: WarnCode, **counts: int) -> None:
+    report(TurnStage.WARNING, message=code, code=code, **counts)
+
 
 _PIECE = re.compile(r"[^\n]*\n+|[^\n]+")
 

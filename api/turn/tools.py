@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import structlog
 
+from api.turn.stream import Report, warn
 from config.settings import ToolsSettings
 from core.conversation.turns import Turn, TurnStage, WarnCode
 from core.errors import UnavailableError, UnknownToolError
@@ -42,7 +43,6 @@ log = structlog.get_logger()
 MAX_OFFERED = 64  # tools per request: with more, models choose badly
 SHOWN_CHARS = 2_000  # of arguments and of a result in a STATUS event
 
-Report = Callable[..., None]
 Save = Callable[[str, Sequence[ToolUse]], Awaitable[None]]
 CountTokens = Callable[[str], int]
 
@@ -122,15 +122,12 @@ class TurnTools:
                 if source.name in self._names or tool.name in self._names:
                     self._tools.setdefault(tool.name, (source, tool))
         self._tools = dict(list(self._tools.items())[:MAX_OFFERED])
-        down = sum(not tools for tools in lists)
-        if down:
-            code = WarnCode.TOOLS_UNAVAILABLE
-            self._report(TurnStage.WARNING, message=code, code=code, servers=down)
+        if down := sum(not tools for tools in lists):
+            warn(self._report, WarnCode.TOOLS_UNAVAILABLE, servers=down)
         offered = {tool.name for tools in lists for tool in tools}
         up = tuple(f"{source.name}__" for source, tools in zip(named, lists, strict=True) if tools)
         if missing := [name for name in self._names if name.startswith(up) and name not in offered]:
-            code = WarnCode.TOOLS_MISSING
-            self._report(TurnStage.WARNING, message=code, code=code, tools=len(missing))
+            warn(self._report, WarnCode.TOOLS_MISSING, tools=len(missing))
 
     def _wants(self, table: str) -> bool:
         return any(name == table or name.startswith(f"{table}__") for name in self._names)
@@ -165,8 +162,7 @@ class TurnTools:
         finally:
             self._uses = [use.settled for use in self._uses]
         if self._unapproved:
-            code = WarnCode.TOOLS_UNAPPROVED
-            self._report(TurnStage.WARNING, message=code, code=code, calls=self._unapproved)
+            warn(self._report, WarnCode.TOOLS_UNAPPROVED, calls=self._unapproved)
         self.messages = list(step_messages(answer, self._uses))
 
     def decide(self, call_id: str, *, approve: bool) -> bool:

@@ -255,14 +255,13 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
         variable = variable or (None if entry.base_url else "ANTHROPIC_API_KEY")
     elif secret is None and not variable and entry.base_url in (None, models.openai_base_url):
         secret = models.openai_api_key
-    key = os.environ.get(variable, "") if variable else ""
-    key = secret.get_secret_value() if secret else key
+    key = (secret.get_secret_value() if secret else os.environ.get(variable or "", "")).strip()
     if not key and (variable or not entry.base_url):
         needed = variable or "OPENAI_API_KEY"
         raise StartRefusedError(f"Model {model_id!r} needs a key: {needed} is not set.")
-    if any(char.isspace() for char in key.strip()):
+    if any(char.isspace() for char in key):
         raise StartRefusedError(f"Model {model_id!r}: its API key contains a space or a line break.")
-    return key.strip() or "none"
+    return key or "none"
 
 
 async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
@@ -375,7 +374,7 @@ def open_tools(settings: ToolsSettings) -> AbstractAsyncContextManager[Sequence[
 PARSING_S_PER_HOUR = 3_600  # per key, one core's worth: embedding the content takes longer
 
 
-def make_parser(settings: Settings, cpu: CpuHours | None = None) -> ParserProcess:
+def make_parser(settings: Settings, cpu: CpuHours) -> ParserProcess:
     splitter = StructureSplitter(chunk_tokens=settings.knowledge.chunk_tokens)
     if settings.models.embedding == "bundled":
         splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})

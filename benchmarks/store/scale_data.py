@@ -38,6 +38,7 @@ _SHARED = 0.85  # of a vector's length is common to all, as in E5: any two texts
 
 _PERTURBATION = 0.02  # added to every number of a real vector: a cosine of about .93 with it
 _QUERY_NOISE = 0.03
+_SEED = 7
 
 Vector = NDArray[np.float32]
 
@@ -62,12 +63,12 @@ def document_id(number: int) -> str:
 class Corpus:
     """Generates `chunks` points in order, and questions close to some of them."""
 
-    def __init__(self, chunks: int, real: Vector | None = None, seed: int = 7) -> None:
+    def __init__(self, chunks: int, real: Vector | None) -> None:
         self.size = chunks
         self.dimension = DIMENSION
         self._real = real
-        self._random = random.Random(seed)
-        self._numbers = np.random.default_rng(seed)
+        self._random = random.Random(_SEED)
+        self._numbers = np.random.default_rng(_SEED)
         self._common = self._unit(1)[0]
         # a decaying spectrum: most of the variance is in few of the dimensions, as in a real model
         self._spectrum = (np.arange(1, DIMENSION + 1) ** -0.4).astype(np.float32)

@@ -79,19 +79,16 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One question: the weights of its words, in `latest` 0 for the previous question's words, in `rare`
-    scaled by rarity to sum to 1; which of them each candidate has (a row of 0 and 1 each), itself or under a
-    heading that has them, and which itself; whether it depends on the previous question; the rows `meant`
-    by a code, such as E2, or by an amount."""
+    """The words of one question, as `terms`, and which candidates have them: a row of 0 and 1 for each."""
 
     weights: Matrix
-    latest: Matrix
-    rare: Matrix
-    held: Matrix
-    own: Matrix
-    leans: bool
+    latest: Matrix  # the weights, 0 for the previous question's words
+    rare: Matrix  # the weights scaled by rarity; they sum to 1
+    held: Matrix  # in the candidate or in a heading above it
+    own: Matrix  # in the candidate itself
+    leans: bool  # it depends on the previous question
     terms: Sequence[WeightedTerm]
-    meant: frozenset[int]
+    meant: frozenset[int]  # table rows named by a code, such as E2, or by an amount
 
     def words(self, at: int) -> frozenset[str]:
         return frozenset(term.text for term, has in zip(self.terms, self.held[at], strict=True) if has)
@@ -141,12 +138,11 @@ class Quotables:
             listing = self._counted(asked, at)
             items = len(listing.items) if listing and self._is_whole(listing, at) else 0
             if passage in whole:
-                text, start = beginning(self._passages[passage][1], MAX_BEGINNING_CHARS), 0
+                text, start, table = beginning(self._passages[passage][1], MAX_BEGINNING_CHARS), 0, -1
             else:
                 quoted = self._whole_list(at) if listing else self._written(query, known, at, chosen, names)
-                text = under(unit.head, quoted)
-                start = unit.start
-            table = start if unit.rows and passage not in whole else -1
+                text, start = under(unit.head, quoted), unit.start
+                table = start if unit.rows else -1
             covers = 1.0 if entries else known.covers(at)
             if text and all(text != each.text for each in written.values()):
                 written.setdefault(

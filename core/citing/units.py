@@ -19,10 +19,10 @@ from core.citing.passages import (
     sentences,
 )
 from core.knowledge import Candidate, Chunk
+from core.relevance.meaning import parts_in
 from core.relevance.names import short_codes
 from core.relevance.query import Query
 from core.relevance.sparse import WeightedTerm, presence
-from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
 from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, holds_chinese, lines_of, open_fence
 

@@ -177,7 +177,7 @@ def find_twins(turns: Iterable[StoredTurn], times: Mapping[PointId, int]) -> dic
 
 
 def assign_ids(
-    turns: Sequence[StoredTurn], taken: Container[str], beside: Iterable[PointId] = ()
+    turns: Sequence[StoredTurn], taken: Container[str], beside: Iterable[PointId]
 ) -> tuple[dict[PointId, str], list[PointId]]:
     """Return each turn's id, and the points whose stored id belongs to another turn.
 

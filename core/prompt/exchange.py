@@ -116,7 +116,7 @@ class Exchange:
         """Record the bytes of an HTTP request; `system_apart`: its system text stands beside the messages."""
         self._body, self._noted, self._system_apart = body, (), system_apart
 
-    def note_messages(self, messages: Sequence[Message], key: str = MESSAGES) -> None:
+    def note_messages(self, messages: Sequence[Message], key: str) -> None:
         """Record the messages of a call that is not an HTTP request."""
         self._noted, self._messages_key, self._body = tuple(messages), key, b""
 

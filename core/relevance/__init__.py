@@ -1,1 +1,1 @@
-"""How probably a passage answers a question: its words, identifiers, sparse vectors, fusion, calibration."""
+"""How probably a passage answers a question: its words, identifiers, sparse vectors, fusion, translation."""

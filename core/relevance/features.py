@@ -17,6 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
+from core.relevance.meaning import (
+    MIN_WEIGHT,
+    Floats,
+    TextWords,
+    coverage,
+    nearest_tokens,
+    nearness,
+    parts_in,
+    translated,
+    unpacked,
+)
 from core.relevance.names import identifiers
 from core.relevance.query import Query, wording
 from core.relevance.sparse import (
@@ -30,8 +41,6 @@ from core.relevance.sparse import (
     question_terms,
     terms_in,
 )
-from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
-from core.relevance.translation import MIN_WEIGHT, TextWords, coverage, translated
 from core.text import QUESTION_WORD, holds_chinese, is_for_reader
 
 Matrix = npt.NDArray[np.float64]
@@ -79,15 +88,6 @@ def _foreignness(beginning: str, chinese: bool) -> tuple[bool, bool]:
     """Return whether it is in the other language, and in that alone; a text without letters is in neither."""
     foreign = holds_chinese(beginning) != chinese and any(map(str.isalpha, beginning))
     return foreign, foreign and not is_for_reader(beginning, chinese)
-
-
-def _whole(candidate: Candidate) -> TextWords:
-    """Return the words of a candidate, including those above its text."""
-    (above, head), (lowered, places) = (
-        terms_in(candidate.chunk.above),
-        terms_in(candidate.chunk.text[:MAX_TEXT_CHARS]),
-    )
-    return TextWords(f"{above}\n{lowered}", head.keys() | places.keys())
 
 
 def _weights(text: str) -> dict[str, float]:
@@ -250,7 +250,9 @@ class Features:
         shares = np.full(len(candidates), np.nan)
         words = translated(self.query.forms[self._asked].text[-MAX_QUESTION_CHARS:]) if alone.any() else ()
         for side in (np.flatnonzero(each) for each in (foreign == 0, alone) if words):
-            shares[side] = coverage(words, [_whole(candidates[at]) for at in side.tolist()])
+            chunks = [candidates[at].chunk for at in side.tolist()]
+            texts = [TextWords.of(chunk.above, chunk.text[:MAX_TEXT_CHARS]) for chunk in chunks]
+            shares[side] = coverage(words, texts)
         return shares
 
     def tokens(self, levels: Levels) -> Matrix | None:
@@ -302,9 +304,7 @@ class Features:
         dense = (np.where(np.isnan(cosines), self._mean, cosines) - self._mean) / self._deviation
         sparse = np.array([match.sparse for match in matches])
         share = sparse / sparse.max() if sparse.max() > 0 else sparse
-        dense_rank, sparse_rank = zip(
-            *((match.dense_rank, match.sparse_rank) for match in matches), strict=True
-        )
+        dense_rank, sparse_rank = zip(*((m.dense_rank, m.sparse_rank) for m in matches), strict=True)
         lead, gap = dense - dense.mean(), dense - dense.max()
         return dense, (lead, gap, _ahead(dense_rank), share, _ahead(sparse_rank))
 

@@ -32,6 +32,7 @@ from core.relevance.features import (
     code_alone,
     own_terms,
 )
+from core.relevance.meaning import dictionary_gains, with_twins
 from core.relevance.names import (
     beside_people,
     clauses,
@@ -43,7 +44,6 @@ from core.relevance.names import (
 )
 from core.relevance.query import Query, is_for_others, parts_of, wording
 from core.relevance.sparse import MIN_WORD_WEIGHT, presence, question_terms
-from core.relevance.translation import dictionary_gains, with_twins
 
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)

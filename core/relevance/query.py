@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from core.knowledge import Chunk
 from core.relevance.amounts import AMOUNT, in_arabic
+from core.relevance.meaning import QuestionTokens
 from core.relevance.sparse import MIN_WORD_WEIGHT, SparseTerms, is_cjk, presence, question_terms
-from core.relevance.tokens import QuestionTokens
 from core.text import fold_width, is_mostly_chinese, language_in, standard
 
 Vector = npt.NDArray[np.float32]
@@ -312,7 +312,7 @@ def explanation_of(question: str) -> re.Pattern[str] | None:
     return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_EXPLAINS}", re.I | re.M)
 
 
-def is_for_others(question: str, chunk: Chunk, today: str = "") -> bool:
+def is_for_others(question: str, chunk: Chunk, today: str) -> bool:
     """Whether a passage, though near the question, is about others than those it asks about (no children are
     named), or lacks what is asked for where it is about the subject: a person, a date to come, a price for
     that period. In another language its words cannot be compared."""

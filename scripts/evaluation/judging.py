@@ -17,9 +17,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from core.knowledge import Citation
-from core.relevance.calibration import holds_words
 from core.relevance.probability import SURE
-from core.text import is_mostly_chinese
+from core.text import holds_words, is_mostly_chinese
 from routes.wire.turns import Citation as CitationReply
 from scripts.evaluation.figures import markdown_table
 from scripts.evaluation.sets import TURNS_FILE, Message, SetRow, rows_of

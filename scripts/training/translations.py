@@ -14,8 +14,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from core.relevance.meaning import MAX_WORDS, SOURCE
 from core.relevance.sparse import STOP_WORDS, terms
-from core.relevance.translation import MAX_WORDS, SOURCE
 
 MAX_WORD_CHARS = 6  # characters; longer entries are sayings and names
 _ENTRY = re.compile(r"\S+ (\S+) \[[^\]]*\] /(.*)/\s*$")

@@ -176,7 +176,7 @@ async def post_stream(
         response.close()
 
 
-async def fetch_json(client: aiohttp.ClientSession, to: Endpoint, body: bytes | None = None) -> Any:
+async def fetch_json(client: aiohttp.ClientSession, to: Endpoint, body: bytes | None) -> Any:
     """Fetch a whole JSON reply, by GET or by POST of `body`; redirects are not followed.
 
     Raises LLMUnavailableError, LLMRefusedError, NotAnAnswerError.

@@ -24,7 +24,7 @@ class LibraryFolder:
     """`decode` turns a file's bytes into text, whatever their encoding. Names in requests are looked up among
     the files read: only `write` builds a path from a request."""
 
-    def __init__(self, folder: Path, decode: Callable[[bytes], str], *, named: bool = False) -> None:
+    def __init__(self, folder: Path, decode: Callable[[bytes], str], *, named: bool) -> None:
         """`named`: LIBRARY_DIR is set, so a missing folder is a fault, not one that is yet to be created."""
         self._folder = folder
         self._decode = decode

@@ -20,7 +20,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from core.errors import Cause, EmbeddingUnavailableError, ModelFailure
 from core.prompt.budget import estimate_tokens
-from core.relevance.tokens import QuestionTokens, with_parts
+from core.relevance.meaning import QuestionTokens, with_parts
 
 Vector = list[float]
 Reading = TypeVar("Reading")
@@ -41,7 +41,7 @@ class QuestionReading(NamedTuple):
 
 
 class PassageReading(NamedTuple):
-    """`signs` are those of its tokens (core.relevance.tokens), "" if the model exposes none, followed by the
+    """`signs` are those of its tokens (core.relevance.meaning), "" if the model exposes none, followed by the
     vectors of its parts if these were embedded, too."""
 
     vector: Vector

@@ -18,6 +18,7 @@ from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, pa
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
 from core.relevance.features import asks_only_of, code_alone
+from core.relevance.meaning import respelled
 from core.relevance.names import NumberedPart, numbered_parts, with_subject
 from core.relevance.probability import SURE
 from core.relevance.query import (
@@ -33,7 +34,6 @@ from core.relevance.query import (
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
 from core.relevance.talk import talk_of
-from core.relevance.translation import respelled
 from core.text import Language, holds_chinese, in_script_of, is_for_reader, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
@@ -265,12 +265,16 @@ def _answered(
     *,
     chinese: bool,
 ) -> list[str]:
-    """Return the quotes for each part of the question, without duplicates, in the order of their passages if
-    no other is near the best or no quote has most of the words; name parts without any if words can tell.
-    Whatever their words, the best passage and the best in the reader's language come before the quotes (after
-    them if all are in that language and a quote has most of the words); passages about as probable and the
-    best in the other language come after; if no quote has most of the words, the second passage and the
-    `nearest` parts are added, too."""
+    """Return the answer's blocks: quotes, where further rows are, and the parts that may be unanswered.
+
+    Most quotes are chosen by their words, for each part of the question; the answer `is_clear` if one has
+    most of them. They are in the order of their passages, or best first if it is clear and several are near.
+    Whatever their words, these are shown, too:
+    - the best passage and the best in the reader's language: before the others, or after them if it is clear
+      and all passages are in that language;
+    - after them, passages about as probable as the best, and the best in the other language;
+    - unless it is clear, the second passage and the `nearest` parts of those not far behind.
+    """
     kinds = _kinds(query)
     by_part = _by_part(query, quotables, passages, kinds)
     most = max(map(_coverage, by_part.values()))

@@ -1,1 +1,1 @@
-"""From a question to judged passages: query forms, hybrid search, reranking, and "why not" explanations."""
+"""From a question to judged passages: query forms, hybrid search, reranking, calibrations, "why not"."""

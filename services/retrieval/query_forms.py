@@ -21,6 +21,7 @@ from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role, answer_in_history
+from core.relevance.meaning import QuestionTokens, respelled
 from core.relevance.names import with_subject
 from core.relevance.query import (
     Query,
@@ -35,8 +36,6 @@ from core.relevance.query import (
     wording,
 )
 from core.relevance.sparse import encode_query
-from core.relevance.tokens import QuestionTokens
-from core.relevance.translation import respelled
 from core.text import Language, language_in, standard
 from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService, QuestionReading
@@ -134,8 +133,8 @@ class QueryBuilder:
         parts = {_key(part): part for part in map(embedded_part, texts)}
         read_key = _key(embedded_part(read))
         vectors = {key: self._vectors[key] for key in parts if key in self._vectors}
-        tokens = {key: self._tokens[key] for key in (read_key,) if key in self._tokens}
-        missing = [key for key in parts if key not in vectors or (key == read_key and not tokens)]
+        is_read, tokens = read_key in self._tokens, self._tokens.get(read_key)
+        missing = [key for key in parts if key not in vectors or (key == read_key and not is_read)]
         begun = {key: self._begun[key] for key in missing if key in self._begun}
         asked = {key: begun.get(key) or self._embedding.begin_query(parts[key]) for key in missing}
         if asked:
@@ -144,10 +143,10 @@ class QueryBuilder:
         asked |= {key: self._embedding.begin_query(parts[key]) for key in failed if key in begun}
         readings = {key: await each for key, each in asked.items()}
         vectors |= {key: np.asarray(each.vector, np.float32) for key, each in readings.items()}
-        tokens |= {key: readings[key].tokens for key in (read_key,) if key in readings}
         self._vectors.update(vectors)
-        self._tokens.update(tokens)
-        return [vectors[_key(embedded_part(text))] for text in texts], tokens[read_key]
+        if read_key in readings:
+            tokens = self._tokens[read_key] = readings[read_key].tokens
+        return [vectors[_key(embedded_part(text))] for text in texts], tokens
 
     @staticmethod
     async def _wait(asked: Mapping[bytes, Reading], begun: Mapping[bytes, Reading]) -> None:

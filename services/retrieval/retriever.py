@@ -19,8 +19,8 @@ from core.knowledge import (
     SearchScope,
     days,
 )
+from core.relevance.meaning import load_question_means, without_common
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
-from core.relevance.translation import load_question_means, without_common
 from core.text import is_for_reader
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore

@@ -25,7 +25,7 @@ _REPORT = TypeAdapter(SyncReport)
 class Tally:
     """A report in the making."""
 
-    def __init__(self, source: str, began_us: int, before: SyncReport | None = None) -> None:
+    def __init__(self, source: str, began_us: int, before: SyncReport | None) -> None:
         """`before` is the report of the last run: failures that persist keep their time."""
         self.source = source
         self.began_us = began_us

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from core.text import (
     TextScrubber,
     close_gaps,
+    holds_words,
     is_for_reader,
     is_mostly_chinese,
     is_spaced_out,
@@ -190,3 +191,8 @@ def test_question_words_of_cantonese_and_of_taiwan_are_the_standard_ones(spoken:
 def test_characters_within_other_words_are_not_question_words(text: str) -> None:
     """Discriminates: replacing the characters everywhere."""
     assert standard(text) == text
+
+
+def test_words_are_found_whatever_punctuation_is_between_them() -> None:
+    assert holds_words("| Paris | 3,5 days |", "Paris: 3.5 days")
+    assert not holds_words("Paris", "Paris 3")

@@ -22,13 +22,21 @@ class Outcome:
     worst_s: float = 0.0
     figures: dict[str, float | int | str] = field(default_factory=dict)
 
-    def expect(self, remaining: bool, promise: str) -> None:
+    def expect(self, is_kept: bool, promise: str) -> None:
         """Note a broken promise."""
-        if not remaining:
+        if not is_kept:
             self.losses.append(promise)
 
     def took(self, seconds: float) -> None:
         self.worst_s = max(self.worst_s, seconds)
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to a figure."""
+        self.figures[name] = int(self.figures.get(name, 0)) + number
+
+    def worst(self, name: str, seconds: float) -> None:
+        """Keep the longest time as a figure."""
+        self.figures[name] = max(float(self.figures.get(name, 0)), round(seconds, 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import PrivateAttr
 
-from core.relevance.tokens import TokenMeans, TokenStates, load_means
+from core.relevance.meaning import TokenMeans, TokenStates, load_means
 from core.text import simplified
 from services.adapters.e5.graph import INPUT, E5Weights, Floats, Vocabulary, e5_model
 from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading, Vector

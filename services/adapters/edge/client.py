@@ -41,7 +41,7 @@ _STATE = Decoder(wire.State)
 class EdgeClient:
     """Satisfies `services.store.dialect.VectorStore`. If its process dies, the next request restarts it."""
 
-    def __init__(self, folder: Path, channel: EdgeChannel, flags: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, channel: EdgeChannel, flags: Sequence[str]) -> None:
         self._folder = folder
         self._flags = flags
         self._channel = channel

@@ -142,7 +142,7 @@ _NAMES = (
 )  # fmt: skip
 
 
-def add_value(value: JsonValue, outline: Outline, level: int = 1) -> None:
+def add_value(value: JsonValue, outline: Outline, level: int) -> None:
     """Add the value to the outline; `level` is the heading level of its parts."""
     if level > _MAX_LEVELS:
         outline.block("\n".join(lines_of(value)))

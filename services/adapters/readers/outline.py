@@ -343,7 +343,7 @@ def _merged(rules: Sequence[Rule]) -> list[Rule]:
 
 def section_document(
     text: str,
-    heading: Sequence[str] = (),
+    heading: Sequence[str],
     page: int | None = None,
     page_starts: Sequence[tuple[int, int]] = (),
 ) -> Document:
@@ -353,7 +353,7 @@ def section_document(
     return Document(text=text, metadata=metadata | {"page_starts": page_starts} if page_starts else metadata)
 
 
-def with_dates(documents: list[Document], declared: Sequence[str] = ()) -> list[Document]:
+def with_dates(documents: list[Document], declared: Sequence[str]) -> list[Document]:
     """Store the dates that the document's format declares in its first section's metadata."""
     if documents:
         documents[0].metadata.update(declared_dates=list(declared))

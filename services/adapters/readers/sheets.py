@@ -61,7 +61,7 @@ class Sheet:
 
     def add(self, number: int, cells: list[str]) -> int:
         """Add a row; returns how many of its cells have text."""
-        filled = len(cells) - cells.count("")
+        filled = _filled(cells)
         if filled:
             self.rows[number] = cells
         return filled
@@ -74,6 +74,15 @@ class Sheet:
         above = range(number - _MAX_HEADER_ROWS + 1, number + 1)
         near = (merged for row in above for merged in self._beginning.get(row, ()))
         return [merged for merged in near if merged.last_row >= number]
+
+    def is_merged_across(self, number: int) -> bool:
+        """Whether a cell of the row is merged over columns."""
+        return any(merged.last_column > merged.first_column for merged in self.merged_at(number))
+
+
+def _filled(row: Sequence[str]) -> int:
+    """How many of its cells have text."""
+    return len(row) - row.count("")
 
 
 def check_size(cells: int) -> None:
@@ -149,13 +158,12 @@ def _rows_below(sheet: Sheet, numbers: Sequence[int]) -> list[list[str]]:
     below = list[list[str]]()
     for number in reversed(numbers):
         row = sheet.rows[number]
-        is_merged = any(merged.last_column > merged.first_column for merged in sheet.merged_at(number))
-        if len(row) - row.count("") != 1 or not row[0] or not (is_merged or len(row[0]) > _LABEL_CHARS):
+        is_remark = len(row[0]) > _LABEL_CHARS or sheet.is_merged_across(number)
+        if _filled(row) != 1 or not row[0] or not is_remark:
             break
         below.insert(0, row)
     above = [sheet.rows[number] for number in numbers[: len(numbers) - len(below)]]
-    widths = [len(row) - row.count("") for row in above[-2:]]
-    return below if len(above) > 1 and min(widths) > 1 else []
+    return below if len(above) > 1 and min(map(_filled, above[-2:])) > 1 else []
 
 
 def _table(
@@ -202,9 +210,9 @@ def _continues(
     if (columns[0], columns[-1]) != (known.columns[0], known.columns[-1]):
         return False
     is_bold = number in sheet.bold and (len(body) == 1 or number + 1 not in sheet.bold)
-    is_merged = any(merged.last_column > merged.first_column for merged in sheet.merged_at(number))
     years = {cell for cell in body[0] if _YEAR.match(cell)}
-    if is_bold or is_merged or list(body[0][1:]) == list(known.first[1:]) or len(years) > 1:
+    is_repeated = [*body[0][1:]] == [*known.first[1:]]
+    if is_bold or is_repeated or len(years) > 1 or sheet.is_merged_across(number):
         return False
     kinds = _kinds(columns, body[1:]) | (known.kinds or {})
     cells = [(cell, kinds[column]) for column, cell in zip(columns, body[0], strict=True) if column in kinds]
@@ -225,7 +233,7 @@ def _kinds(columns: Sequence[int], rows: Sequence[Sequence[str]]) -> dict[int, r
 
 def _table_start(rows: Sequence[Sequence[str]]) -> int:
     """Where the table begins; after the last row if there is none because every row has one cell."""
-    filled = [len(row) - row.count("") for row in rows[:_SAMPLED_ROWS]]
+    filled = [_filled(row) for row in rows[:_SAMPLED_ROWS]]
     least = max(2, round(_HEADER_SHARE * max(filled)))
     return next((index for index, count in enumerate(filled) if count >= least), _first_wide(rows))
 
@@ -246,7 +254,7 @@ def _spans_titles(sheet: Sheet, number: int) -> bool:
 
 
 def _first_wide(rows: Sequence[Sequence[str]]) -> int:
-    return next((i for i, row in enumerate(rows) if len(row) - row.count("") > 1), len(rows))
+    return next((i for i, row in enumerate(rows) if _filled(row) > 1), len(rows))
 
 
 def _notes(rows: Iterable[Sequence[str]], outline: Outline, level: int, *, is_titled: bool) -> None:

@@ -63,7 +63,7 @@ class Copies:
         search = await self.search((), owner, thorough=True)
         return any(copy.holds == YES for copy in search.copies)
 
-    async def delete_holding(self, ids: Collection[str], owner: str = "") -> int:
+    async def delete_holding(self, ids: Collection[str], owner: str) -> int:
         """Delete the archives that hold one of these, and unreadable ones. Returns how many.
 
         Without ids, only the archives in which the owner's name was found are deleted.

@@ -180,7 +180,7 @@ class FullResults:
 class FullSearch:
     """Reads the collections one by one, in small pages, and yields to the event loop after each record."""
 
-    def __init__(self, reader: StoreReader, traced: Traced, document: Quotes | None = None) -> None:
+    def __init__(self, reader: StoreReader, traced: Traced, document: Quotes | None) -> None:
         self._reader = reader
         self._traced, self._ids = traced, traced.ids  # built once: a session may have 20,000
         self._mentions = _mentions(uuids_of(self._ids))

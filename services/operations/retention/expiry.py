@@ -228,8 +228,8 @@ class ExpiryRun:
         self,
         turns: TurnStore,
         limits: AgeLimits,
-        records: SessionRecords | None = None,
-        traces: TurnTraces | None = None,
+        records: SessionRecords | None,
+        traces: TurnTraces | None,
     ) -> None:
         """`limits` apply without `records`. Raises ValueError if its days < 1."""
         self._turns = turns

@@ -7,7 +7,6 @@ clocks may therefore differ; they only decide when each worker looks.
 
 from __future__ import annotations
 
-import time
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from pydantic import TypeAdapter
 
 from core.dates import moment_at
 from core.operations.expiry import ExpiryReport
-from services.store.clock import Clock, ClockWatch, utc_now_us
+from services.store.clock import Clock, ClockWatch
 from services.store.dialect import Filter, Point, VectorStore
 from services.store.points import equals, has_id, read_or_none
 
@@ -221,15 +220,15 @@ class DueSlot:
         self,
         slots: Slots,
         pace: Pace,
-        clock: Clock = utc_now_us,
-        watch: ClockWatch | None = None,
-        steady: Callable[[], float] = time.monotonic,
+        clock: Clock,
+        watch: ClockWatch,
+        steady: Callable[[], float],
     ) -> None:
         """`steady` returns seconds of a monotonic clock."""
         self._slots = slots
         self._pace = pace
         self._clock = clock
-        self._watch = watch or ClockWatch(clock)
+        self._watch = watch
         self._steady = steady
         self._unchanged_since = steady()
         self._skipped = 0

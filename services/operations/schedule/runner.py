@@ -54,7 +54,7 @@ class SlotRunner:
         self._job = job
         self._lease = lease
         self._clock = clock
-        self._due = DueSlot(slots, self.pace, clock, watch, steady)
+        self._due = DueSlot(slots, self.pace, clock, watch or ClockWatch(clock), steady)
         self._running = False
 
     @property

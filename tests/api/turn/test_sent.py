@@ -19,7 +19,6 @@ from tests.support.servers.app import CHAT, make_settings, open_app
 
 TITLE = "### Task:\nGenerate a concise, 3-5 word title.\n### Chat History:\n<chat_history>\n"
 LAYOUTS = ("one_system", "many_system", "system_field", "flat")
-GUIDE = "# Fees\n\nThe fee of the lighthouse is nine ducats.\n\n# Hours\n\nThe lighthouse opens at six.\n"
 
 
 def with_stub(folder: Path, stub: StubLLM, layout: str | None = None, **sections: Any) -> Settings:
@@ -93,19 +92,6 @@ async def test_the_history_of_a_session_with_the_clients_own_id_is_sent(tmp_path
             await app.ask("那几点关门？", **own)
     dialogue = [[each["content"] for each in body["messages"][1:]] for body in stub.bodies]
     assert dialogue == [["灯塔几点开门？"], ["灯塔几点开门？", "one two three", "那几点关门？"]]
-
-
-async def test_marks_of_earlier_answers_are_not_sent(tmp_path: Path) -> None:
-    """Discriminates: `[1]` of an earlier answer, which would be taken for the current first passage."""
-    with running_stub(StubLLM(words=("Nine ducats [1]", ", see 【1】."))) as stub:
-        async with open_app(with_stub(tmp_path, stub)) as app:
-            await app.add_text("guide.md", GUIDE)
-            first = await app.ask("What is the fee of the lighthouse?", knowledge="always")
-            assert "[1]" in first.answer
-            await app.ask("Thanks!", knowledge="never", session_id=first.session_id)
-        (earlier,) = [each for each in stub.bodies[1]["messages"] if each["role"] == "assistant"]
-    assert "Nine ducats" in earlier["content"]
-    assert "1" not in earlier["content"]
 
 
 async def test_a_server_without_chat_gets_completions_and_that_is_remembered(tmp_path: Path) -> None:

@@ -28,17 +28,17 @@ def rate(live: Live, turn: str, body: dict[str, str]) -> None:
     httpx.put(f"{live.url}/turns/{turn}/feedback", json=body).raise_for_status()
 
 
-async def expect_pressed(page: Page, *, up: bool = False, down: bool = False, turn: int = 1) -> None:
+async def expect_pressed(page: Page, *, up: bool = False, down: bool = False) -> None:
     for name, state in ((UP, up), (DOWN, down)):
-        button = page.locator(f".turn:nth-child({turn}) .rate[title='{name}']")
+        button = page.locator(f".turn:first-child .rate[title='{name}']")
         await expect(button).to_have_attribute("aria-pressed", str(state).lower())
 
 
-async def press(page: Page, name: str, turn: int = 1) -> None:
+async def press(page: Page, name: str) -> None:
     """Returns when the server has answered."""
-    await page.hover(f".turn:nth-child({turn})")
+    await page.hover(".turn:first-child")
     async with page.expect_response(FEEDBACK):
-        await page.click(f".turn:nth-child({turn}) .rate[title='{name}']")
+        await page.click(f".turn:first-child .rate[title='{name}']")
 
 
 async def answer_one(page: Page, live: Live) -> str:

@@ -41,17 +41,17 @@ def turn(of: dict[str, Any]) -> dict[str, Any]:
     return {**of, **texts, "timestamp": of["created_at"]}
 
 
-async def open_session(page: Page, server_url: str, tree: list[dict[str, Any]], shown: int) -> None:
-    """A hand-made session, of whose tree the page shows the last `shown` turns."""
+async def open_session(page: Page, server_url: str, tree: list[dict[str, Any]]) -> None:
+    """A hand-made session, of whose tree the page shows the last turn."""
 
     async def fulfil(route: Route) -> None:
         whole = "/tree" in route.request.url
-        turns = tree if whole else [turn(of) for of in tree[-shown:]]
+        turns = tree if whole else [turn(tree[-1])]
         await route.fulfill(body=json.dumps({"turns": turns}), content_type="application/json")
 
     await page.route(f"**/sessions/{SESSION_ID}/t*", fulfil)
     await page.goto(f"{server_url}/#/s/{SESSION_ID}")
-    await answered(page, shown)
+    await answered(page)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
@@ -157,7 +157,7 @@ async def test_the_map_has_every_branch_and_the_current_one_keeps_its_column(
     """Discriminates: a level per turn; side branches below the branch that continues; a row for a `/help`."""
     help_ = node(17, parent=16, command="help")
     tree = [node(1), node(2, parent=1), *(node(n, parent=1) for n in range(3, 15)), node(15, parent=2)]
-    await open_session(page, server_url, [*tree, node(16, parent=15), help_], shown=1)
+    await open_session(page, server_url, [*tree, node(16, parent=15), help_])
     assert await page.inner_text(MAP) == "分支图\uff0813 个分支\uff09"
     await page.click(MAP)
     await page.wait_for_selector(ROWS)
@@ -179,7 +179,7 @@ async def test_a_hostile_tree_stays_text_and_a_phone_shows_all_of_it(page: Page,
     ]
     named = [node(1, turn_id=str(UUID(int=n)), question=text) for n, text in enumerate(HOSTILE, 100)]
     loop = [node(12, parent=13), node(13, parent=12)]
-    await open_session(page, server_url, [*odd, *named, *loop, node(14)], shown=1)
+    await open_session(page, server_url, [*odd, *named, *loop, node(14)])
     await page.click(MAP)
     assert await page.locator(".map-question").first.text_content() == "未命名的对话"
     assert set(await page.locator(".map-question").all_text_contents()) >= set(HOSTILE)

@@ -25,8 +25,8 @@ def chunk(position: int, **changes: Any) -> dict[str, Any]:
     return {**whole, **changes}
 
 
-async def answer_chunks(page: Page, last: int = 24, **changes: Any) -> list[str]:
-    """A document of `last` chunks, the twentieth being cited; the list receives the queries."""
+async def answer_chunks(page: Page, **changes: Any) -> list[str]:
+    """A document of 24 chunks, the twentieth being cited; the list receives the queries."""
     asked: list[str] = []
 
     async def fulfil(route: Route) -> None:
@@ -36,7 +36,7 @@ async def answer_chunks(page: Page, last: int = 24, **changes: Any) -> list[str]
         body = chunk(20, **changes)
         body["neighbours"] = {
             "before": [chunk(at, **changes) for at in range(20 - before, 20)],
-            "after": [chunk(at, **changes) for at in range(21, min(last, 20 + after) + 1)],
+            "after": [chunk(at, **changes) for at in range(21, min(24, 20 + after) + 1)],
         }
         body["section"] = [chunk(at, **changes) for at in (19, 20, 21)]
         await route.fulfill(body=json.dumps(body), content_type="application/json")

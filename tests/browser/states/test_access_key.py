@@ -77,10 +77,10 @@ async def give(page: Page, key: str) -> None:
     await page.press(f"{DIALOG} input", "Enter")
 
 
-async def asked_with(page: Page, url: str, key: str, question: str) -> str:
-    """The address of a conversation of that key's holder, with a draft in it and another in a new one."""
+async def asked_with_key(page: Page, url: str, question: str) -> str:
+    """The address of a conversation of the key's holder, with a draft in it and another in a new one."""
     await page.goto(url)
-    await give(page, key)
+    await give(page, KEY)
     await ask(page, question)
     await answered(page)
     await page.wait_for_url("**/#/s/*")
@@ -108,7 +108,7 @@ async def refuse(page: Page, key: str) -> None:
 async def test_another_key_shows_nothing_of_the_previous_page(page: Page, locked_url: str) -> None:
     """Discriminates: a conversation that stays beside another owner's list; drafts that belong to the tab; a
     question of one owner asked as another's."""
-    at = await asked_with(page, locked_url, KEY, "what does one earn?")
+    at = await asked_with_key(page, locked_url, "what does one earn?")
     await refuse(page, KEY)
     await ask(page, "asked by the first")
     await page.wait_for_selector(DIALOG)
@@ -139,7 +139,7 @@ async def test_switching_the_key_leaves_nothing_behind_and_asks_for_the_new_one(
     page: Page, locked_url: str
 ) -> None:
     """Discriminates: a page passed unchanged to the next owner; a draft that is visible behind the dialog."""
-    await asked_with(page, locked_url, KEY, "of the first?")
+    await asked_with_key(page, locked_url, "of the first?")
     async with page.expect_event("load"):
         await page.click("#other-key")
     await page.wait_for_selector(DIALOG)

@@ -24,9 +24,9 @@ class Watch:
     strays: list[str] = field(default_factory=list)
     requests_before: int = 0
 
-    async def assert_nothing_happened(self, settle_ms: int = 150) -> None:
+    async def assert_nothing_happened(self) -> None:
         """Fail when anything ran, left the origin, was blocked by the policy, or is injected markup."""
-        await self.page.wait_for_timeout(settle_ms)  # time for it to happen
+        await self.page.wait_for_timeout(150)  # time for it to happen
         assert await self.page.evaluate("typeof window.__ran") == "undefined"
         assert await self.page.evaluate("window.__violations") == []
         assert self.strays == []

@@ -7,9 +7,9 @@ import pytest
 
 from core.citing.units import UnitKind, beginning, indexed_parts, nearest_part, quotable_units, units_of
 from core.knowledge import Candidate, Chunk
+from core.relevance.meaning import with_parts
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
-from core.relevance.tokens import with_parts
 
 
 def units(text: str) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from config.settings import RetrievalSettings
 from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES, Features
+from core.relevance.meaning import QuestionTokens, with_parts
 from core.relevance.probability import (
     PIECE_SHARE,
     SURE,
@@ -27,7 +28,6 @@ from core.relevance.probability import (
 )
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from core.relevance.tokens import QuestionTokens, with_parts
 from tests.support.machine import at_most
 
 E5 = load_coefficients("multilingual-e5-small")

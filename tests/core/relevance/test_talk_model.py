@@ -130,22 +130,17 @@ def test_questions_about_people_prices_and_word_meanings_are_searched(texts: Seq
     assert kinds(texts) == [None] * len(texts)
 
 
-def test_people_who_are_addressed_are_not_third_parties() -> None:
-    assert None not in [talk_of(text) or kind for text, kind in zip(SPOKEN_TO, kinds(SPOKEN_TO), strict=True)]
-
-
-def test_a_request_about_an_answer_is_talk_even_if_phrased_as_a_possibility() -> None:
-    assert None not in [talk_of(text) or kind for text, kind in zip(POINTING, kinds(POINTING), strict=True)]
-
-
-def test_asking_for_another_form_of_the_answer_is_talk_however_it_continues() -> None:
-    assert None not in [talk_of(text) or kind for text, kind in zip(AS_BEFORE, kinds(AS_BEFORE), strict=True)]
-
-
-def test_a_complaint_that_begins_with_how_is_not_searched() -> None:
-    assert None not in [
-        talk_of(text) or kind for text, kind in zip(COMPLAINTS, kinds(COMPLAINTS), strict=True)
-    ]
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(SPOKEN_TO, id="people who are addressed are not third parties"),
+        pytest.param(POINTING, id="a request about an answer, even if phrased as a possibility"),
+        pytest.param(AS_BEFORE, id="another form of the answer, however the request continues"),
+        pytest.param(COMPLAINTS, id="a complaint that begins with how"),
+    ],
+)
+def test_what_only_resembles_a_question_is_talk(texts: Sequence[str]) -> None:
+    assert None not in [talk_of(text) or kind for text, kind in zip(texts, kinds(texts), strict=True)]
 
 
 def test_a_request_about_an_answer_needs_a_previous_answer() -> None:

@@ -188,13 +188,13 @@ async def test_a_question_that_cannot_fit_is_refused_before_any_model_is_called(
     assert stub.bodies == []
 
 
+def no_system(body: dict[str, Any]) -> Refusal | None:
+    roles = [message["role"] for message in body["messages"]]
+    return Refusal("System role not supported") if "system" in roles else None
+
+
 async def test_a_refused_second_form_is_remembered_and_shown(tmp_path: Path) -> None:
     """A model without a system role (Gemma's template): the flat form is sent, remembered and shown."""
-
-    def no_system(body: dict[str, Any]) -> Refusal | None:
-        roles = [message["role"] for message in body["messages"]]
-        return Refusal("System role not supported") if "system" in roles else None
-
     with running_stub(StubLLM(refuse=no_system)) as stub:
         async with open_app(with_stub(tmp_path, stub)) as app:
             first = await app.ask("What is this?")
@@ -236,11 +236,6 @@ async def test_another_owners_prompt_is_unknown(tmp_path: Path) -> None:
 
 async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path) -> None:
     """Discriminates: a summary requested in the configured layout, not in the learnt one."""
-
-    def no_system(body: dict[str, Any]) -> Refusal | None:
-        roles = [message["role"] for message in body["messages"]]
-        return Refusal("System role not supported") if "system" in roles else None
-
     with running_stub(StubLLM(refuse=no_system)) as stub:
         settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=1)
         async with open_app(settings) as app:

@@ -188,7 +188,7 @@ async def damage_files(trials: int, folder: Path, seed: int) -> Outcome:
         shutil.rmtree(trial)
         outcome.trials += 1
         kind = f"{each.name} {verdict.split()[0]}"
-        outcome.figures[kind] = int(outcome.figures.get(kind, 0)) + 1
+        outcome.count(kind)
         outcome.expect(not verdict.startswith("silent"), f"trial {number}: {each.name}: {done}: {verdict}")
     return outcome
 

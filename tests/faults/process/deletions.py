@@ -91,7 +91,7 @@ async def _trial(world: World, outcome: Outcome, kind: str, place: str, where: s
         things = await make_collection(client, f"lamp{outcome.trials}x")
         reply = await client.delete(path_of(things, kind))
     if reply.status:  # this deletion has no such step
-        outcome.figures["not passed"] = int(outcome.figures.get("not passed", 0)) + 1
+        outcome.count("not passed")
         await world.kill(with_store=True)
     else:
         code = await world.wait()
@@ -110,7 +110,7 @@ async def _trial(world: World, outcome: Outcome, kind: str, place: str, where: s
             half = kind == "turn" and each == "session"  # one of whose turns may be gone
             outcome.expect(state in allowed or half, f"{where}: the {each} is {state}")
             if each == kind:
-                outcome.figures[state.split()[0]] = int(outcome.figures.get(state.split()[0], 0)) + 1
+                outcome.count(state.split()[0])
     await world.kill(with_store=False)
 
 

@@ -114,7 +114,7 @@ class Filling:
         """Acknowledged and complete, or refused before the first byte, or complete with ERROR and DONE."""
         self.outcome.took(reply.took_s)
         if reply.code:
-            self._count(f"{reply.status} {reply.code}")
+            self.outcome.count(f"{reply.status} {reply.code}")
         promise = (
             f"{where}: {asked} ended after {reply.took_s:.1f} s with {reply.status} {reply.text[-400:]!r}"
         )
@@ -131,7 +131,7 @@ class Filling:
         self.outcome.expect(live.status == 200, f"{where}: /health/live {live.status}")
         ready = await client.get("/health/ready")
         self.outcome.expect(ready.status in (200, 503), f"{where}: /health/ready {ready.status}")
-        self._count(f"/health/ready {ready.status}")
+        self.outcome.count(f"/health/ready {ready.status}")
         known = list(self.ledger.turns.values())
         for acknowledged in self.random.sample(known, min(5, len(known))):
             await check_turn(client, acknowledged, self.outcome, f"{where}, disk full")
@@ -149,9 +149,9 @@ class Filling:
             await self.world.wait()
         try:
             await self.world.start()
-            self._count("started while full")
+            self.outcome.count("started while full")
         except StartFailedError as error:
-            self._count("start refused while full")
+            self.outcome.count("start refused while full")
             plain = "Traceback" not in str(error) and "wenmai:" in str(error)
             self.outcome.expect(plain, f"{where}: the start ended with {error}")
 
@@ -185,9 +185,6 @@ class Filling:
             for session_id in self.ledger.sessions:
                 await check_session(client, self.ledger, session_id, self.outcome, "at the end")
         self.outcome.figures["acknowledged"] = len(self.ledger.turns)
-
-    def _count(self, name: str, number: int = 1) -> None:
-        self.outcome.figures[name] = int(self.outcome.figures.get(name, 0)) + number
 
 
 async def fill(trials: int, folder: Path, seed: int) -> Outcome:

@@ -54,7 +54,7 @@ class Killing:
             if number % _REREAD_EVERY == _REREAD_EVERY - 1:
                 await self._reread(client, where)
             await self._send_again(client, where)
-        self._count(f"killed, store {with_store}")
+        self.outcome.count(f"killed, store {with_store}")
 
     async def _write(self, name: str, choice: Random) -> set[str]:
         """Ask until the connection breaks. Returns the sessions that were written to."""
@@ -110,9 +110,9 @@ class Killing:
                     raise
         ready_s = self.world.ready_after_s
         kind = "cold start, worst s" if cold else "warm start, worst s"
-        self.outcome.figures[kind] = max(float(self.outcome.figures.get(kind, 0)), round(ready_s, 2))
+        self.outcome.worst(kind, ready_s)
         if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
-            self._count("machine too busy to judge a start")
+            self.outcome.count("machine too busy to judge a start")
             return
         self.outcome.expect(ready_s <= READY_S, f"{where}: ready after {ready_s:.1f} s")
 
@@ -128,9 +128,9 @@ class Killing:
             if reply.status == 404:  # the crash came before its session was stored
                 reply = await client.ask(asked, turn_id=turn_id)
             turn = self.ledger.note(asked, reply)
-            remaining = turn is not None and turn.turn_id == turn_id and turn.answer == answer_to(asked)
+            is_whole = turn is not None and turn.turn_id == turn_id and turn.answer == answer_to(asked)
             self.outcome.expect(
-                remaining, f"{where}: {turn_id} sent again gives {reply.status} {reply.text[-500:]}"
+                is_whole, f"{where}: {turn_id} sent again gives {reply.status} {reply.text[-500:]}"
             )
         self.unanswered.clear()
 
@@ -144,9 +144,6 @@ class Killing:
         acknowledged = self.ledger.turns.values()
         self.outcome.figures["acknowledged"] = len(acknowledged)
         self.outcome.figures["of them with citations"] = sum(bool(turn.sources) for turn in acknowledged)
-
-    def _count(self, name: str) -> None:
-        self.outcome.figures[name] = int(self.outcome.figures.get(name, 0)) + 1
 
 
 async def kill_at_random_moments(trials: int, folder: Path, seed: int) -> Outcome:

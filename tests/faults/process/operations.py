@@ -57,7 +57,7 @@ class Operating:
         ]
         way = self.random.choices([way for _, way in ways], weights=[weight for weight, _ in ways])[0]
         name = getattr(way, "__name__", "")
-        self.outcome.figures[name] = int(self.outcome.figures.get(name, 0)) + 1
+        self.outcome.count(name)
         await way()
 
     async def new_session(self) -> None:

@@ -194,7 +194,7 @@ class Cutting(Killing):
         if response.status_code == status and self.ledger.open:
             note()
             self._acknowledged.set()
-            self._count("changes acknowledged")
+            self.outcome.count("changes acknowledged")
 
     async def _check(self, where: str) -> None:
         async with httpx.AsyncClient(base_url=self.world.url, timeout=30, trust_env=False) as client:

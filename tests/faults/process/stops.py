@@ -120,9 +120,9 @@ class Stopping:
     def _check_stream(self, asked: str, reply: Reply, where: str) -> None:
         """Complete and acknowledged, or ERROR and DONE with the beginning of the answer."""
         if self.ledger.note(asked, reply) is not None:
-            self._count("finished")
+            self.outcome.count("finished")
             return
-        self._count("interrupted")
+        self.outcome.count("interrupted")
         streamed = reply.streamed
         honest = (
             reply.done and streamed.finished["status"] == "interrupted" and reply.code == "turn_interrupted"
@@ -149,12 +149,9 @@ class Stopping:
                 self.outcome.expect(
                     right, f"{where}: interrupted {turn_id} reads as {remaining}, was {text!r}"
                 )
-        self._count("acknowledged", len(self.ledger.turns))
+        self.outcome.count("acknowledged", len(self.ledger.turns))
         self.ledger = Ledger()
         self.interrupted.clear()
-
-    def _count(self, name: str, number: int = 1) -> None:
-        self.outcome.figures[name] = int(self.outcome.figures.get(name, 0)) + number
 
 
 async def stop_while_streaming(trials: int, folder: Path, seed: int) -> Outcome:

@@ -76,9 +76,9 @@ class StoreKills:
             client.ask(asked, turn_id=turn_id, session_id=things.session_id), 0.8
         )
         got_whole = reply.streamed.answer == answer_to(asked)
-        self._count("turns heard whole" if got_whole else "turns cut")
+        self._outcome.count("turns heard whole" if got_whole else "turns cut")
         if got_whole and not reply.acknowledged:
-            self._count("of them not stored at first")
+            self._outcome.count("of them not stored at first")
 
         async def check(client: Client) -> str:
             read = await client.get(f"/turns/{turn_id}")
@@ -102,7 +102,7 @@ class StoreKills:
                 return Reply(answer.status_code, answer.text, cut=False, took_s=0)
 
         reply = await self._killed_during(upload(), 0.4)
-        self._count(f"uploads answered {reply.status}")
+        self._outcome.count(f"uploads answered {reply.status}")
 
         async def check(client: Client) -> str:
             listed = (await client.get("/documents?limit=20")).json["documents"]
@@ -124,7 +124,7 @@ class StoreKills:
         kind = self._random.choice(("sessions", "documents"))
         name = things.session_id if kind == "sessions" else things.document_id
         reply = await self._killed_during(client.delete(f"/{kind}/{name}"), 0.3)
-        self._count(f"deletions answered {reply.status}")
+        self._outcome.count(f"deletions answered {reply.status}")
 
         async def check(client: Client) -> str:
             state = await (session_state if kind == "sessions" else document_state)(client, things)
@@ -163,14 +163,11 @@ class StoreKills:
                 return f"{running} of {session_id} are running"
             summaries = [turn["summary"]["text"] for turn in turns if turn.get("summary")]
             if not summaries and third not in [turn["question"] for turn in turns]:
-                self._count("summaries made after another turn")
+                self._outcome.count("summaries made after another turn")
                 await client.ask(third, session_id=session_id)
             return "" if summaries == [SUMMARY] else f"the summaries of {session_id} are {summaries}"
 
         return check
-
-    def _count(self, name: str) -> None:
-        self._outcome.figures[name] = int(self._outcome.figures.get(name, 0)) + 1
 
 
 async def _turns_of(client: Client, session_id: str) -> list[dict[str, Any]]:

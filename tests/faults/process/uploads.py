@@ -98,7 +98,7 @@ class Flooding:
                 await self._small_one("beside fifty")
         answers = [Answer(*each) for each in json.loads((await ended)[0])]
         for answer in answers:
-            self._count(f"answered {answer.status}")
+            self._outcome.count(f"answered {answer.status}")
             right = answer.status in (201, 413) or (answer.status == 429 and answer.retry_after.isdecimal())
             self._outcome.expect(right, f"a file of fifty was answered {answer}")
         self._judge("slowest of fifty, s", max(answer.took_s for answer in answers), ANSWER_S)
@@ -111,14 +111,11 @@ class Flooding:
         self._judge(f"small file {where}, s", answer.took_s, SMALL_S)
 
     def _judge(self, name: str, took_s: float, most_s: float) -> None:
-        self._outcome.figures[name] = max(float(self._outcome.figures.get(name, 0)), round(took_s, 2))
+        self._outcome.worst(name, took_s)
         if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
-            self._count("machine too busy to judge a time")
+            self._outcome.count("machine too busy to judge a time")
             return
         self._outcome.expect(took_s <= most_s, f"{name}: {took_s:.1f}")
-
-    def _count(self, name: str) -> None:
-        self._outcome.figures[name] = int(self._outcome.figures.get(name, 0)) + 1
 
 
 async def flood_with_uploads(trials: int, folder: Path) -> Outcome:

@@ -77,9 +77,7 @@ class BackingUp:
         begun = time.monotonic()
         reply = await client.post(_BACKUP)
         made_s = time.monotonic() - begun
-        self.outcome.figures["worst backup s"] = max(
-            float(self.outcome.figures.get("worst backup s", 0)), round(made_s, 2)
-        )
+        self.outcome.worst("worst backup s", made_s)
         if reply.status != 200:
             self.outcome.losses.append(f"trial {number}: backup {reply.status} {reply.text[-300:]}")
             return
@@ -102,9 +100,7 @@ class BackingUp:
         async with open_client(url) as client:
             for session_id in before.sessions:
                 await check_session(client, before, session_id, self.outcome, where)
-        self.outcome.figures["turns compared"] = int(self.outcome.figures.get("turns compared", 0)) + len(
-            before.turns
-        )
+        self.outcome.count("turns compared", len(before.turns))
 
 
 async def _restore(archive: Path, data_dir: Path) -> None:

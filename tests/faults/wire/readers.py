@@ -117,7 +117,7 @@ def leaving(moments: tuple[Moment, ...], ways: tuple[bool, ...]) -> Check:
 async def _check_left(world: WireWorld, outcome: Outcome, left: Left) -> None:
     outcome.trials += 1
     calls = await world.calls(left.tag)
-    outcome.figures["upstream calls"] = int(outcome.figures.get("upstream calls", 0)) + len(calls)
+    outcome.count("upstream calls", len(calls))
     for call in calls:
         if call.left is None:
             outcome.expect(

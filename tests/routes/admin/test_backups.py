@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from config.settings import Settings
 from core.operations.archive import Role
-from routes.app import create_app
 from services.operations.backup.reader import holds, open_archive
 from services.operations.backup.writer import only_one
-from tests.support.servers.app import App, make_settings
+from tests.support.servers.app import App, make_settings, open_app
 
 KEYS = {"api_keys": ["reader-key"], "admin_api_keys": ["admin-key"], "host": "127.0.0.1"}
 PATH = "/admin/backups"
 
 
-@asynccontextmanager
-async def open_backed_up_app(settings: Settings) -> AsyncIterator[App]:
-    app = create_app(settings)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as client:
-            yield App(client, app.state.container)
-
-
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[App]:
-    async with open_backed_up_app(make_settings(tmp_path, store={"low_disk_mb": 64})) as opened:
+    async with open_app(make_settings(tmp_path, store={"low_disk_mb": 64})) as opened:
         yield opened
 
 
@@ -79,7 +66,7 @@ async def test_a_second_one_at_the_same_time_is_refused(app: App) -> None:
 
 
 async def test_without_space_it_is_refused_as_such(tmp_path: Path) -> None:
-    async with open_backed_up_app(make_settings(tmp_path, store={"low_disk_mb": 1_000_000})) as app:
+    async with open_app(make_settings(tmp_path, store={"low_disk_mb": 1_000_000})) as app:
         if (await app.client.get("/health/ready")).status_code == 200:
             response = await app.client.post(PATH)
             assert (response.status_code, response.json()["error"]["code"]) == (507, "disk_full")
@@ -88,7 +75,7 @@ async def test_without_space_it_is_refused_as_such(tmp_path: Path) -> None:
 async def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     settings = make_settings(tmp_path, store={"backup_dir": tmp_path / "file" / "below"})
-    async with open_backed_up_app(settings) as app:
+    async with open_app(settings) as app:
         response = await app.client.post(PATH)
         assert response.status_code == 503
         assert "BACKUP_DIR" in response.json()["error"]["message"]
@@ -97,7 +84,7 @@ async def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_it_is_for_admins_and_no_request_names_a_location(tmp_path: Path, method: str) -> None:
-    async with open_backed_up_app(make_settings(tmp_path, server=KEYS)) as app:
+    async with open_app(make_settings(tmp_path, server=KEYS)) as app:
         for key, status in ((None, 401), ("reader-key", 403)):
             headers = {"Authorization": f"Bearer {key}"} if key else {}
             response = await app.client.request(method, PATH, headers=headers)

@@ -37,9 +37,9 @@ async def until_running(app: App, number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def stop_one(app: App, question: str = "Go on?") -> None:
+async def stop_one(app: App) -> None:
     turn_id = str(uuid.uuid4())
-    body = {"question": question, "model_id": "silent", "turn_id": turn_id}
+    body = {"question": "Go on?", "model_id": "silent", "turn_id": turn_id}
     asked = asyncio.create_task(app.client.post(CHAT, json=body))
     await until_running(app, 1)
     assert (await app.client.post(f"/turns/{turn_id}/stop")).json()["stopped"]

@@ -246,13 +246,13 @@ def test_a_follow_up_is_quoted_by_its_own_words() -> None:
     assert first.startswith("> **怎么用 Ollama 等本机模型**")
 
 
-def quotes_of(question: str, *passages: tuple[float, str], previous: tuple[str, ...] = ()) -> list[str]:
+def quotes_of(question: str, *passages: tuple[float, str]) -> list[str]:
     """The lines below the first one, for passages of a file, (relevance, text) each, best first."""
     blocks = "\n\n".join(
         f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
         for at, (chance, text) in enumerate(passages, start=1)
     )
-    return answer(ReadBack(blocks, question, previous)).split("\n\n")[1:]
+    return answer(ReadBack(blocks, question, ())).split("\n\n")[1:]
 
 
 @pytest.mark.parametrize(("chance", "order"), [(0.1, [1]), (0.3, [2, 1])])

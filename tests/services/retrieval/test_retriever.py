@@ -9,10 +9,9 @@ from qdrant_client import models
 
 from config.settings import RetrievalSettings
 from core.knowledge import NO_LIMITS, Candidate, Chunk, FormMatch, SearchScope
+from core.relevance.meaning import QuestionTokens, load_question_means
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from core.relevance.tokens import QuestionTokens
-from core.relevance.translation import load_question_means
 from services.knowledge.chunks import SIGNS, chunk_payload, read_chunk
 from services.retrieval.retriever import FUSION, Fusion, Retriever
 from services.store.dialect import Ranking, VectorStore

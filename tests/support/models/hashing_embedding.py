@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
-from core.relevance.tokens import TokenMeans, TokenStates
+from core.relevance.meaning import TokenMeans, TokenStates
 from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading
 
 DIMENSION = 32

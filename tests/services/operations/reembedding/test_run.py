@@ -12,8 +12,8 @@ from qdrant_client import AsyncQdrantClient, models
 from api.offline.reembedding import open_reembedding
 from config.settings import StoreSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError
+from core.relevance.meaning import parts_in
 from core.relevance.sparse import encode_document
-from core.relevance.tokens import parts_in
 from services.knowledge.chunks import SIGNS
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.level import (

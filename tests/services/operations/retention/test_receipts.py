@@ -40,9 +40,8 @@ async def store(tmp_path: Path) -> AsyncIterator[VectorStore]:
         yield opened
 
 
-def a_summary(*covers: int, previous: int | None = None) -> Summary:
-    before = uid(previous) if previous is not None else None
-    return Summary("what was said", uid(covers[0]), tuple(map(uid, covers)), before, "default", NOW, 5)
+def a_summary(*covers: int) -> Summary:
+    return Summary("what was said", uid(covers[0]), tuple(map(uid, covers)), None, "default", NOW, 5)
 
 
 RECORDED = 7_777  # a session that has a record
