@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from io import BytesIO
 
 import pypdf
@@ -9,12 +10,12 @@ import pytest
 from PIL import Image
 
 from core.errors import UnreadableDocumentError
-from core.knowledge import Section
+from core.knowledge import ParsedDocument, Section
 from services.adapters.readers.documents import parse_document
 from services.adapters.readers.pdf_pages import Row
 from services.adapters.readers.scans import laid_out, recognise
 from services.knowledge.chunking.splitter import StructureSplitter
-from services.knowledge.parsing.pieces import Request, ScanLine, ScanPage
+from services.knowledge.parsing.pieces import Reply, Request, ScanLine, ScanPage, Scans
 from services.knowledge.parsing.process import ParserProcess
 from tests.support.stores.documents import fixture
 from tests.support.stores.make_files import pdf
@@ -173,3 +174,26 @@ async def test_without_text_recognition_a_scan_is_refused_with_both_ways_out() -
     with pytest.raises(UnreadableDocumentError, match=r"run text recognition .*'\.\[ocr\]'") as refused:
         await ParserProcess(parse_document, StructureSplitter())("a.pdf", picture())
     assert refused.value.code == "no_text"
+
+
+def as_many_as(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
+    """As many scanned pages as the content says, or the text of those that were recognised."""
+    if not scans:
+        return ParsedDocument("", (), scanned=tuple(range(1, int(content) + 1)))
+    return ParsedDocument(
+        "", tuple(Section(line.text, page=page) for page in scans for line in scans[page].lines)
+    )
+
+
+def pretend(request: Request) -> Reply:
+    return Reply(page=ScanPage([ScanLine(f"{os.getpid()} {request.content.decode()}", 0, 0, 1, 1)]))
+
+
+async def test_scanned_pages_are_recognised_one_by_one_in_another_process() -> None:
+    parser = ParserProcess(as_many_as, StructureSplitter(), recognise=pretend)
+    pieces = [*await parser("a.pdf", b"2")]
+    assert [piece.page for piece in pieces] == [1, 2]
+    assert len({piece.text for piece in pieces}) == 1
+    with pytest.raises(UnreadableDocumentError, match="more than 300 scanned pages: split it") as refused:
+        await parser("a.pdf", b"301")
+    assert refused.value.code == "too_complex"

@@ -22,15 +22,7 @@ from core.errors import UnavailableError, UnreadableDocumentError, UnsupportedMe
 from core.knowledge import ParsedDocument, Section
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.parsing.confinement import missing_walls
-from services.knowledge.parsing.pieces import (
-    ParseDocument,
-    ParseLimits,
-    Reply,
-    Request,
-    ScanLine,
-    ScanPage,
-    Scans,
-)
+from services.knowledge.parsing.pieces import ParseDocument, ParseLimits, Scans
 from services.knowledge.parsing.process import PROCESSES, SUDDEN_S, ParserProcess
 
 pytestmark = pytest.mark.usefixtures("started_children")
@@ -90,29 +82,6 @@ async def test_errors_keep_their_kind_and_code_on_the_way_back_and_the_child_liv
     assert locked.value.code == "encrypted"
     with pytest.raises(UnsupportedMediaError):
         await parser("other", b"x")
-
-
-def scanned(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
-    """As many scanned pages as the content says, or the text of those that were recognised."""
-    if not scans:
-        return ParsedDocument("", (), scanned=tuple(range(1, int(content) + 1)))
-    return ParsedDocument(
-        "", tuple(Section(line.text, page=page) for page in scans for line in scans[page].lines)
-    )
-
-
-def recognise(request: Request) -> Reply:
-    return Reply(page=ScanPage([ScanLine(f"{os.getpid()} {request.content.decode()}", 0, 0, 1, 1)]))
-
-
-async def test_scanned_pages_are_recognised_one_by_one_in_another_process() -> None:
-    parser = ParserProcess(scanned, StructureSplitter(), recognise=recognise)
-    pieces = [*await parser("a.pdf", b"2")]
-    assert [piece.page for piece in pieces] == [1, 2]
-    assert len({piece.text for piece in pieces}) == 1
-    with pytest.raises(UnreadableDocumentError, match="more than 300 scanned pages: split it") as refused:
-        await parser("a.pdf", b"301")
-    assert refused.value.code == "too_complex"
 
 
 @pytest.mark.slow("the process has to reach its time limit")
