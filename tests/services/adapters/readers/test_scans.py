@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pypdf
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from core.errors import UnreadableDocumentError
 from core.knowledge import ParsedDocument, Section
@@ -168,6 +168,33 @@ async def test_a_scanned_notice_is_read_with_its_headings(name: str) -> None:
     assert "连续休假超过5天的，须报分管副总批准。" in pieces[2].text
     assert "10-20年 10天" in pieces[3].text
     assert "Warranty period: 24 months from delivery." in pieces[3].text
+
+
+@pytest.mark.full("recognises the text of a page, upside down and upright")
+def test_a_table_with_rules_stays_one_on_a_slanted_page_that_lies_on_its_head() -> None:
+    rows = (
+        ("Room", "Price", "Persons"),
+        ("Harbour view", "120", "2"),
+        ("Garden house", "95", "4"),
+        ("Attic", "60", "1"),
+    )
+    page = Image.new("L", (1_240, 900), 255)
+    draw, font = ImageDraw.Draw(page), ImageFont.load_default(30)
+    draw.text((120, 90), "Prices of the rooms per night, breakfast included, from May to October.", 0, font)
+    for at in range(5):
+        draw.line([(120, 200 + 80 * at), (1_080, 200 + 80 * at)], 0, 3)
+        draw.line([(120 + 320 * min(at, 3), 200), (120 + 320 * min(at, 3), 520)], 0, 3)
+    for row, cells in enumerate(rows):
+        for column, cell in enumerate(cells):
+            draw.text((140 + 320 * column, 220 + 80 * row), cell, 0, font)
+    saved = BytesIO()
+    page.rotate(180.5, fillcolor=255, resample=Image.Resampling.BICUBIC).save(saved, "PNG")
+    recognised = recognise(Request("1", saved.getvalue())).page
+    assert recognised is not None
+    [section] = parse_document("photo.png", b"a picture", {1: recognised}).sections
+    assert section.text.startswith("Prices of the rooms per night")
+    for cells in rows:
+        assert f"| {' | '.join(cells)} |" in section.text
 
 
 async def test_without_text_recognition_a_scan_is_refused_with_both_ways_out() -> None:
