@@ -30,7 +30,7 @@ from api.turn.running import RunningTurns
 from config.logging import RateLimitedLog
 from config.settings import Settings
 from core.errors import WenmaiError
-from core.formats import FORMATS
+from core.formats import readable_endings
 from core.owners import owners_of
 from core.tools import ToolSource
 from services.conversation.library import LibraryFolder
@@ -108,7 +108,7 @@ class Container:
 
     @property
     def supported_formats(self) -> list[str]:
-        return sorted(FORMATS)
+        return readable_endings()
 
     @property
     def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 
 from core.errors import UnsupportedMediaError
@@ -23,6 +25,7 @@ class DocumentFormat(StrEnum):
     EPUB = "EPUB"
     EMAIL = "e-mail"
     CODE = "source code"
+    PICTURE = "image"
 
 
 _LANGUAGES = {
@@ -73,7 +76,19 @@ SAVE_AS = {
 PICTURES = (
     ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jfif",
 )  # fmt: skip
+# Those that one page is photographed or scanned as. Folders hold other pictures, too, so they leave them out.
+RECOGNISED = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 PACKED = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
+
+
+@cache
+def recognises_text() -> bool:
+    """Whether text recognition is installed (the extra `ocr`), so that pictures and scans can be read."""
+    return all(map(find_spec, ("rapidocr", "pypdfium2")))
+
+
+def readable_endings() -> list[str]:
+    return sorted([*FORMATS, *(RECOGNISED if recognises_text() else ())])
 
 
 def format_of(file_name: str) -> DocumentFormat | None:
@@ -89,6 +104,8 @@ def format_of(file_name: str) -> DocumentFormat | None:
             f"A file ending in '{ending}' cannot be read: save it as {better} in the program it comes from, "
             f"and add that."
         )
+    if ending in RECOGNISED and recognises_text():
+        return DocumentFormat.PICTURE
     if ending in PICTURES:
         raise UnsupportedMediaError(
             f"Images ('{ending}') cannot be read: run text recognition (OCR), save the result as a PDF "
@@ -99,7 +116,9 @@ def format_of(file_name: str) -> DocumentFormat | None:
             f"An archive ('{ending}') cannot be read: unpack it, and add the files that are in it."
         )
     if ending not in FORMATS:
-        supported = ", ".join(DocumentFormat)
+        supported = ", ".join(
+            kind for kind in DocumentFormat if kind in FORMATS.values() or recognises_text()
+        )
         raise UnsupportedMediaError(f"A file ending in '{ending}' cannot be read; supported: {supported}.")
     return FORMATS[ending]
 

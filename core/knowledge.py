@@ -43,11 +43,13 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """`date` is what the document itself states: ISO 8601, a day, a month or a year; "" if none."""
+    """`date` is what the document itself states: ISO 8601, a day, a month or a year; "" if none. `scanned`:
+    numbers, from 1, of the pages whose text is only in a picture."""
 
     title: str
     sections: tuple[Section, ...]
     date: str = ""
+    scanned: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

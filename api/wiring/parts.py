@@ -33,6 +33,7 @@ from config.sources import did_you_mean, in_plain_words
 from config.tables import HTTP_PROVIDERS, LLMSettings
 from core.dates import today
 from core.errors import BadRequestError, StartRefusedError
+from core.formats import recognises_text
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
 from core.prompt.budget import cached_count, estimate_prompt_tokens
@@ -47,6 +48,7 @@ from services.conversation.library import LibraryFolder
 from services.conversation.turns import TurnStore
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.jobs.lanes import CpuHours
+from services.knowledge.parsing.pieces import Work
 from services.knowledge.parsing.process import ParserProcess
 from services.llm_service import ListedModel, ModelEntry, WindowReply, answer_reserve, window_of
 from services.models.calls import GuardedCalls
@@ -376,7 +378,10 @@ def make_parser(settings: Settings, cpu: CpuHours) -> ParserProcess:
     splitter = StructureSplitter(chunk_tokens=settings.knowledge.chunk_tokens)
     if settings.models.embedding == "bundled":
         splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
-    return ParserProcess(parse_document, splitter, cpu=cpu)
+    recognise: Work | None = None
+    if recognises_text():
+        from services.adapters.readers.scans import recognise
+    return ParserProcess(parse_document, splitter, cpu=cpu, recognise=recognise)
 
 
 def make_question_images(settings: Settings, turns: TurnStore) -> QuestionImages:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from core.formats import (
     format_of,
     is_supported,
     language_of,
+    readable_endings,
+    recognises_text,
     save_as,
     words_of_name,
 )
@@ -23,7 +26,7 @@ from services.adapters.readers.documents import READERS
 
 
 def test_every_format_has_an_extension_and_a_reader() -> None:
-    assert {*FORMATS.values()} == {*DocumentFormat} == {*READERS}
+    assert {*FORMATS.values(), DocumentFormat.PICTURE} == {*DocumentFormat} == {*READERS}
 
 
 @pytest.mark.parametrize("document_format", [*DocumentFormat])
@@ -46,11 +49,37 @@ def test_an_old_or_foreign_format_is_refused_with_an_alternative(file_name: str,
     assert not is_supported(file_name)
 
 
+@pytest.fixture
+def without_recognition(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if the extra `ocr` were not installed."""
+    recognises_text.cache_clear()
+    monkeypatch.setattr("core.formats.find_spec", lambda name: None)
+    yield
+    recognises_text.cache_clear()
+
+
 @pytest.mark.parametrize("file_name", ["scan.png", "IMG_01.JPG", "page.tiff", "photo.heic"])
-def test_a_picture_is_refused_with_the_advice_to_recognise_its_text(file_name: str) -> None:
+def test_a_picture_is_refused_with_the_advice_to_recognise_its_text(
+    file_name: str, without_recognition: None
+) -> None:
     with pytest.raises(UnsupportedMediaError, match=r"Images.*\(OCR\).*PDF with text"):
         format_of(file_name)
     assert save_as(file_name) is None  # in a followed folder such a file is skipped, not a failure
+
+
+def test_without_recognition_images_are_not_among_the_formats(without_recognition: None) -> None:
+    assert ".png" not in readable_endings()
+    with pytest.raises(UnsupportedMediaError, match=r"e-mail, source code\.$"):
+        format_of("a.xyz")
+
+
+def test_with_text_recognition_a_picture_is_read_but_not_in_followed_folders() -> None:
+    """Discriminates: every photo in a folder read as a scan."""
+    assert format_of("IMG_01.JPG") is format_of("scan.png") is DocumentFormat.PICTURE
+    assert ".jpg" in readable_endings()
+    assert not is_supported("IMG_01.JPG")
+    with pytest.raises(UnsupportedMediaError, match=r"source code, image\.$"):
+        format_of("a.xyz")
 
 
 @pytest.mark.parametrize("file_name", ["scans.zip", "旧资料.RAR", "mail.tar.gz", "a.7z"])

@@ -29,7 +29,7 @@ from core.formats import DocumentFormat, format_of, language_of
 from core.knowledge import ParsedDocument, Section
 from core.text import scrub
 from services.knowledge.parsing.dates import HEAD_CHARS, DateClues, document_date
-from services.knowledge.parsing.pieces import too_complex
+from services.knowledge.parsing.pieces import Scans, too_complex
 
 SECTION_BREAK = "\n\n"
 # Module and class; imported only when such a file arrives, because the reading process must start quickly.
@@ -47,14 +47,16 @@ READERS = {
     DocumentFormat.EPUB: ("web.epub", "EpubReader"),
     DocumentFormat.EMAIL: ("web.email", "EmailReader"),
     DocumentFormat.CODE: ("code", "CodeReader"),
+    DocumentFormat.PICTURE: ("pdf", "PictureReader"),
 }
 # Errors that the libraries are known to raise on hostile bytes, besides their own.
 _LIB_ERRORS = (ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
                SyntaxError, TypeError, ValueError, struct.error, zlib.error)  # fmt: skip
 
 
-def parse_document(file_name: str, content: bytes) -> ParsedDocument:
-    """Blocking, and slow if the file is hostile: run it in a separate process.
+def parse_document(file_name: str, content: bytes, scans: Scans | None = None) -> ParsedDocument:
+    """Blocking, and slow if the file is hostile: run it in a separate process. `scans`: what was recognised
+    on scanned pages, or in the picture.
 
     Raises EmptyFileError, UnsupportedMediaError, or UnreadableDocumentError with the code `encrypted`,
     `no_text`, `encoding`, `archive_limit`, `unsafe_xml`, `too_complex` or `unreadable_document`.
@@ -62,18 +64,13 @@ def parse_document(file_name: str, content: bytes) -> ParsedDocument:
     if not content:
         raise EmptyFileError("The file is empty.")
     document_format = format_of(file_name) or sniff(content)
-    documents = read_sections(file_name, document_format, content)
+    documents = read_sections(file_name, document_format, content, scans)
     sections = _sections(documents)
-    if not sections:
-        raise UnreadableDocumentError(_WITHOUT_TEXT[document_format is DocumentFormat.PDF], code="no_text")
+    scanned = tuple(page for each in documents if (page := each.metadata.get("scanned")))
+    if not (sections or scanned):
+        raise UnreadableDocumentError("The file has no text that can be read.", code="no_text")
     date = document_date(_date_clues(file_name, documents, sections), datetime.now(UTC).date())
-    return ParsedDocument(PurePath(file_name).stem, sections, date)
-
-
-_WITHOUT_TEXT = (
-    "The file has no text that can be read.",
-    "The file has no text that can be read: if it is a scan, run text recognition (OCR) on it and add that.",
-)
+    return ParsedDocument(PurePath(file_name).stem, sections, date, scanned)
 
 
 def _date_clues(file_name: str, documents: Sequence[Document], sections: Sequence[Section]) -> DateClues:
@@ -86,22 +83,26 @@ def _date_clues(file_name: str, documents: Sequence[Document], sections: Sequenc
     )
 
 
-def _reader(file_name: str, document_format: DocumentFormat) -> BaseReader:
+def _reader(file_name: str, document_format: DocumentFormat, scans: Scans | None) -> BaseReader:
     module, name = READERS[document_format]
     reader = getattr(import_module(f"services.adapters.readers.{module}"), name)
-    made = reader(language_of(file_name)) if document_format is DocumentFormat.CODE else reader()
+    is_scan = document_format in (DocumentFormat.PDF, DocumentFormat.PICTURE)
+    argument = language_of(file_name) if document_format is DocumentFormat.CODE else is_scan and scans
+    made = reader(argument) if argument else reader()
     if not isinstance(made, BaseReader):
         raise TypeError(f"{name} is no reader")
     return made
 
 
-def read_sections(file_name: str, document_format: DocumentFormat, content: bytes) -> list[Document]:
+def read_sections(
+    file_name: str, document_format: DocumentFormat, content: bytes, scans: Scans | None = None
+) -> list[Document]:
     """Read a file with that format's reader, for `parse_document` or for a file inside another.
 
     Raises UnsupportedMediaError or UnreadableDocumentError.
     """
     check_content(document_format, content)
-    reader = _reader(file_name, document_format)
+    reader = _reader(file_name, document_format, scans)
     try:
         return reader.load_data(content)
     except (MemoryError, RecursionError):
@@ -293,6 +294,8 @@ def check_content(document_format: DocumentFormat, content: bytes) -> None:
             )
     elif document_format in _MAIN_PARTS:
         _check_packed(document_format, content)
+    elif document_format is DocumentFormat.PICTURE:
+        return  # the process that recognises its text opens it
     elif content.startswith(_BINARY_HEADERS) or (content.startswith(b"MZ") and b"\0" in content[:256]):
         raise UnsupportedMediaError(
             f"The file should be {document_format}, but its content is not text: check its extension."

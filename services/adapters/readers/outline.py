@@ -278,6 +278,10 @@ class Drawing:
             self._across += [Rule(low, left, right), Rule(high, left, right)]
             self._down += [Rule(left, low, high), Rule(right, low, high)]
 
+    def add(self, across: Sequence[Rule], down: Sequence[Rule]) -> None:
+        self._across += across
+        self._down += down
+
     def grids(self) -> Iterator[Grid]:
         return grids(self._across, self._down)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
-from itertools import dropwhile, groupby, pairwise, zip_longest
+from itertools import count, dropwhile, groupby, pairwise, zip_longest
 
 import pypdf
 from llama_index.core.readers.base import BaseReader
@@ -41,7 +41,9 @@ from services.adapters.readers.pdf_pages import (
     read_page,
     without_margins,
 )
-from services.adapters.readers.text import heading_levels
+from services.adapters.readers.scans import laid_out
+from services.adapters.readers.text import heading_levels, place
+from services.knowledge.parsing.pieces import Scans
 
 # A PDF's bookmarks as headings, with page and level. Tools generate them, so errors in them are ignored.
 
@@ -49,11 +51,6 @@ from services.adapters.readers.text import heading_levels
 _MAX_TITLE_CHARS = 200
 _MAX_DEPTH = 6
 _WORD = re.compile(r"[^\W\d_]{2}|[\u3400-\u9fff]")
-_NUMBERING = re.compile(
-    r"\s*(?:第\s*[\d一二三四五六七八九十百]+\s*[章节條条篇部]|[一二三四五六七八九十]+(?=[、.．])"
-    r"|(?:chapter|appendix|section|part)\s+[\dA-Z]{1,4}\b|(?:[A-Z]\.?)?\d+(?:\.\d+)*|[A-Z]\b)[\s.．、:：)）]*",
-    re.IGNORECASE,
-)
 _FILE_NAME = re.compile(r"\.(?:docx?|pptx?|xlsx?|pdf|indd)$", re.IGNORECASE)
 
 
@@ -74,18 +71,6 @@ def bookmarks(pdf: pypdf.PdfReader) -> list[Bookmark]:
         return []  # a damaged outline must not cost the document
 
 
-def place(lines: Sequence[str], titles: Sequence[str]) -> list[tuple[int, int] | None]:
-    """For each title in order, the lines [start, end) that contain it, or None."""
-    forms = [_forms(line) for line in lines]
-    places: list[tuple[int, int] | None] = []
-    at = 0
-    for title in titles:
-        extent = _find(forms, _forms(title), at)
-        at = extent[1] if extent else at
-        places.append(extent)
-    return places
-
-
 def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, list):
@@ -95,31 +80,6 @@ def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]
             page = pdf.get_destination_page_number(item)
             if page is not None and _WORD.search(title) and not _FILE_NAME.search(title):
                 yield Bookmark(page, min(level, _MAX_DEPTH), title)
-
-
-def _find(lines: Sequence[tuple[str, str]], title: tuple[str, str], at: int) -> tuple[int, int] | None:
-    """Find a title, which may take two lines of the page."""
-    for index in range(at, len(lines)):
-        if _same(lines[index], title):
-            return index, index + 1
-        if index + 1 < len(lines) and lines[index][0] and title[0].startswith(lines[index][0]):
-            both = (lines[index][0] + lines[index + 1][0], lines[index][1] + lines[index + 1][0])
-            if _same(both, title):
-                return index, index + 2
-    return None
-
-
-def _same(line: tuple[str, str], title: tuple[str, str]) -> bool:
-    return bool(title[1]) and not {*line}.isdisjoint(title)
-
-
-def _forms(text: str) -> tuple[str, str]:
-    """The text's letters, with and without a leading number, which bookmarks often lack."""
-    return _letters(text), _letters(_NUMBERING.sub("", text, count=1))
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text).lower()
 
 
 # Headings of a PDF without bookmarks, by the appearance of its lines.
@@ -141,9 +101,11 @@ def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]]) 
         if line and not isinstance(line, Row)
     ]
     levels = _levels([(line, look) for _, line, look in lines])
-    worded = {} if levels else heading_levels([line for _, line, _ in lines], are_lines=True)
+    has_more = sum(look in levels for _, _, look in lines) > _TITLE_LINES
+    worded = {} if has_more else heading_levels([line for _, line, _ in lines], are_lines=True)
+    below = max(levels.values(), default=0)
     depths = [
-        (levels.get(look, 0) if levels else worded.get(at, 0))
+        (levels.get(look, 0) or (at in worded and below + worded[at]))
         * _may_be_heading(line, lines[at + 1][1] if at + 1 < len(lines) else "")
         for at, (_, line, look) in enumerate(lines)
     ]
@@ -201,32 +163,57 @@ _NOTE = re.compile(r"[\[【（(]?(\d{1,3})|[*†‡§¹²³①-⑳]|注")
 
 
 class PdfReader(BaseReader):
+    """`scans`: the lines recognised on pages without text. Other such pages are returned as empty documents,
+    with their number as `scanned`."""
+
+    def __init__(self, scans: Scans | None = None) -> None:
+        self._scans = scans or {}
+
     def load_data(self, content: bytes) -> list[Document]:
         logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # its warnings quote the document's bytes
         try:
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
             with cached_fonts():
-                extracted = _without_gaps([*map(read_page, pdf.pages)])
-            looks = [shown for _, shown in extracted]
-            lines = [page for page, _ in extracted]
-            pages = _with_headers(without_margins(lines, _titles(looks, _text_size(lines, looks))))
-            return _sections(pages, looks, bookmarks(pdf) or _headings(pages, looks))
+                return _documents([*map(self._read, pdf.pages, count(1))], bookmarks(pdf))
         except (PyPdfError, DependencyError) as error:
             raise UnreadableDocumentError(
                 "The file is not a valid PDF document: print it to a PDF again and add that."
             ) from error
 
+    def _read(self, page: pypdf.PageObject, number: int) -> Extracted:
+        return read_page(page) if number not in self._scans else laid_out(self._scans[number])
+
+
+class PictureReader(BaseReader):
+    """Reads a picture as the single page of a scan."""
+
+    def __init__(self, scans: Scans | None = None) -> None:
+        self._page = Extracted([], {}, is_scan=True) if scans is None else laid_out(scans[1])
+
+    def load_data(self, content: bytes) -> list[Document]:
+        return _documents([self._page], [])
+
+
+def _documents(pages: list[Extracted], marks: list[Bookmark]) -> list[Document]:
+    extracted = _without_gaps(pages)
+    looks = [page.looks for page in extracted]
+    lines = [page.lines for page in extracted]
+    whole = _with_headers(without_margins(lines, _titles(looks, _text_size(lines, looks))))
+    scans = [at for at, page in enumerate(extracted, start=1) if page.is_scan]
+    sections = _sections(whole, looks, marks or _headings(whole, looks))
+    return [*sections, *(Document(text="", metadata={"scanned": at}) for at in scans)]
+
 
 def _without_gaps(pages: list[Extracted]) -> list[Extracted]:
     """Remove the blanks between the characters of recognised (OCR) text, in all or just some pages."""
-    texts = ["\n".join(lines) for lines, _ in pages]
+    texts = ["\n".join(page.lines) for page in pages]
     whole = is_spaced_out("\n".join(texts))
     closed: list[Extracted] = []
-    for text, (lines, looks) in zip(texts, pages, strict=True):
+    for text, (lines, looks, is_scan) in zip(texts, pages, strict=True):
         close = partial(close_gaps, spaced_out=whole or is_spaced_out(text))
         typed = [line.closed(close) if isinstance(line, Row) else close(line) for line in lines]
-        closed.append((typed, {close(line): look for line, look in looks.items()}))
+        closed.append(Extracted(typed, {close(line): look for line, look in looks.items()}, is_scan))
     return closed
 
 

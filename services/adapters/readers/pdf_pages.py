@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 import pypdf
 from pypdf.generic import DictionaryObject
 from pypdf.generic._font import Font
 
-from core.text import scrub
-from services.adapters.readers.outline import CJK, Drawing, Placed, placed, spanned_table, width
+from services.adapters.readers.outline import CJK, Drawing, Placed, Rule, placed, spanned_table, width
+from services.adapters.readers.text import as_typed
 
 _MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
@@ -57,6 +57,11 @@ def cached_fonts() -> Iterator[None]:
 class Look:
     size: float = 0
     is_bold: bool = False
+
+
+_PICTURES = (b"Do", b"INLINE IMAGE")
+_STAMP_CHARS = 20  # a scanner app's name, a page number
+_MIN_CURVES = 100  # fewer are no text
 
 
 class Row(str):
@@ -96,10 +101,15 @@ class _Raw:
     columns: set[int] = field(default_factory=set)
 
 
-Extracted = tuple[list[str], dict[str, Look]]
+class Extracted(NamedTuple):
+    """A page's lines, and the looks of each. `is_scan`: its text is only in a picture."""
+
+    lines: list[str]
+    looks: dict[str, Look]
+    is_scan: bool = False
 
 
-class _Page:
+class DrawnPage:
     """Collects what is drawn on a page, piece by piece, as pypdf reports it: texts with the blank or line
     break that it detects beside them."""
 
@@ -107,6 +117,7 @@ class _Page:
         self._texts: list[Placed] = []
         self._looks: list[Look] = []
         self._drawing = Drawing()
+        self._pictures = self._curves = 0
 
     def text(self, text: str, cm: Sequence[float], tm: Sequence[float], font: object, size: float) -> None:
         if not text:
@@ -116,11 +127,26 @@ class _Page:
         halves = round(2 * height) / 2 if height < _MAX_FONT_SIZE else 0.0
         x, y = placed(tm[4], tm[5], cm)
         is_turned = any((tm[1], tm[2], cm[1], cm[2]))
-        self._texts.append(Placed(text, x, y, height, width(text.strip()) * height / 2, is_turned))
-        self._looks.append(Look(halves, _BOLD_FONT.search(name) is not None))
+        shown = Placed(text, x, y, height, width(text.strip()) * height / 2, is_turned)
+        self.add(shown, Look(halves, _BOLD_FONT.search(name) is not None))
+
+    def add(self, text: Placed, look: Look) -> None:
+        self._texts.append(text)
+        self._looks.append(look)
+
+    def add_rules(self, across: Sequence[Rule], down: Sequence[Rule]) -> None:
+        self._drawing.add(across, down)
 
     def operation(self, operator: bytes, operands: Sequence[object], cm: Sequence[float], _: object) -> None:
         self._drawing.operation(operator, operands, cm)
+        self._pictures += operator in _PICTURES
+        self._curves += operator == b"c"
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether its words, but for a stamp or a page number, are in a picture, or drawn as curves."""
+        letters = sum(map(str.isalnum, "".join(text.text for text in self._texts)))
+        return letters < _STAMP_CHARS if self._pictures else not letters and self._curves > _MIN_CURVES
 
     def extracted(self) -> Extracted:
         """The page's lines, a table counting as one, and the look of most letters of each."""
@@ -174,7 +200,7 @@ def _cell(texts: Sequence[Placed], cell_width: float) -> str:
     """Join a cell's texts. Ideographs continue in the next line without a blank, unless the line had room."""
     cell, filled = "", 0.0
     for before, text in zip([None, *texts], texts, strict=False):
-        words = " ".join(_as_typed(text.text).split())
+        words = " ".join(as_typed(text.text).split())
         if not words or before is None or not cell:
             cell += words
         elif text.y < before.y - _LINE_STEP / 2 * text.size:
@@ -199,13 +225,13 @@ def _clean(lines: Sequence[_Raw]) -> Extracted:
             parts = [*map(Row, parts)]
         cleaned += parts
         looks |= {part: line.looks.most_common(1)[0][0] for part in parts if part and line.looks}
-    return cleaned, looks
+    return Extracted(cleaned, looks)
 
 
 def read_page(page: pypdf.PageObject) -> Extracted:
-    drawn = _Page()
+    drawn = DrawnPage()
     page.extract_text(visitor_text=drawn.text, visitor_operand_before=drawn.operation)
-    return drawn.extracted()
+    return drawn.extracted()._replace(is_scan=drawn.is_scan)
 
 
 PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
@@ -230,24 +256,8 @@ _WIDE_GAP, _WIDTH_SHARE = 1.5, 0.9  # of the font size; of a text's estimated wi
 _MAX_HEADER_ROWS = 3
 
 
-# Some fonts map a character to the radical that looks the same, or two letters to their ligature, which
-# nobody searches for. NFKC turns ligatures and Kangxi radicals into what people type. Below are the other
-# radicals that stand for a whole character, and the dash that Chinese fonts use for "—":
-_AS_TYPED = {
-    code: unicodedata.normalize("NFKC", chr(code))
-    for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
-} | str.maketrans(
-    "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳―",
-    "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟—",
-)
-
-
-def _as_typed(text: str) -> str:
-    return scrub(text).translate(_AS_TYPED)
-
-
 def _lines(text: str) -> list[str]:
-    lines = (line.strip() for line in _as_typed(text).split("\n"))
+    lines = (line.strip() for line in as_typed(text).split("\n"))
     return [_BULLET.sub("- ", line, count=1) if _BULLET.match(line) else line for line in lines]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -12,7 +13,7 @@ from itertools import chain, pairwise, takewhile, zip_longest
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
-from core.text import close_gaps, is_spaced_out
+from core.text import close_gaps, is_spaced_out, scrub
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import Outline, width
 
@@ -273,3 +274,65 @@ def _fields(lines: Sequence[str]) -> dict[str, str]:
             break
         fields.setdefault(match["name"].lower(), match["value"].strip())
     return fields
+
+
+# Some fonts map a character to the radical that looks the same, or two letters to their ligature, which
+# nobody searches for. NFKC turns ligatures and Kangxi radicals into what people type. Below are the other
+# radicals that stand for a whole character, and the dash that Chinese fonts use for "—":
+_AS_TYPED = {
+    code: unicodedata.normalize("NFKC", chr(code))
+    for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
+} | str.maketrans(
+    "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳―",
+    "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟—",
+)
+
+
+def as_typed(text: str) -> str:
+    return scrub(text).translate(_AS_TYPED)
+
+
+# Where titles are among the lines of a page.
+
+_NUMBERING = re.compile(
+    r"\s*(?:第\s*[\d一二三四五六七八九十百]+\s*[章节條条篇部]|[一二三四五六七八九十]+(?=[、.．])"
+    r"|(?:chapter|appendix|section|part)\s+[\dA-Z]{1,4}\b|(?:[A-Z]\.?)?\d+(?:\.\d+)*|[A-Z]\b)[\s.．、:：)）]*",
+    re.IGNORECASE,
+)
+
+
+def place(lines: Sequence[str], titles: Sequence[str]) -> list[tuple[int, int] | None]:
+    """For each title in order, the lines [start, end) that contain it, or None."""
+    forms = [_forms(line) for line in lines]
+    places: list[tuple[int, int] | None] = []
+    at = 0
+    for title in titles:
+        extent = _find(forms, _forms(title), at)
+        at = extent[1] if extent else at
+        places.append(extent)
+    return places
+
+
+def _find(lines: Sequence[tuple[str, str]], title: tuple[str, str], at: int) -> tuple[int, int] | None:
+    """Find a title, which may take two lines of the page."""
+    for index in range(at, len(lines)):
+        if _same(lines[index], title):
+            return index, index + 1
+        if index + 1 < len(lines) and lines[index][0] and title[0].startswith(lines[index][0]):
+            both = (lines[index][0] + lines[index + 1][0], lines[index][1] + lines[index + 1][0])
+            if _same(both, title):
+                return index, index + 2
+    return None
+
+
+def _same(line: tuple[str, str], title: tuple[str, str]) -> bool:
+    return bool(title[1]) and not {*line}.isdisjoint(title)
+
+
+def _forms(text: str) -> tuple[str, str]:
+    """The text's letters, with and without a leading number, which bookmarks often lack."""
+    return _letters(text), _letters(_NUMBERING.sub("", text, count=1))
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).lower()

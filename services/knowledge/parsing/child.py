@@ -70,9 +70,10 @@ def main(packages: list[str]) -> None:
 def read_and_cut(parse: ParseDocument, splitter: TransformComponent, request: Request) -> Reply:
     from services.knowledge.chunking.splitter import cut  # starts threads: only after confinement
 
-    parsed = parse(request.file_name, request.content)
+    parsed = parse(request.file_name, request.content, request.scans)
     pieces = Pieces.pack(cut(parsed, splitter), parsed.date)
-    return Reply(count=len(pieces), packs=list(pieces.packs), date=pieces.date)
+    scanned = list(parsed.scanned)
+    return Reply(count=len(pieces), packs=list(pieces.packs), date=pieces.date, scanned=scanned)
 
 
 def answer(work: Work, request: Request) -> Reply:

@@ -96,9 +96,33 @@ class Ready(msgspec.Struct):
     missing_walls: list[str]
 
 
+class ScanLine(msgspec.Struct, frozen=True):
+    """A recognised line, in points from the page's lower left corner; `size`: its height."""
+
+    text: str
+    x: float
+    y: float
+    width: float
+    size: float
+
+
+class ScanPage(msgspec.Struct, frozen=True):
+    """What was recognised on a page. `across`, `down`: its rules, as place, start and end; places are heights
+    and distances from the left."""
+
+    lines: list[ScanLine] = []
+    across: list[tuple[float, float, float]] = []
+    down: list[tuple[float, float, float]] = []
+
+
+Scans = dict[int, ScanPage]
+"""By the number of the page, from 1."""
+
+
 class Request(msgspec.Struct):
     file_name: str
     content: bytes
+    scans: Scans = {}
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -119,6 +143,8 @@ class Reply(msgspec.Struct):
     count: int = 0
     packs: list[bytes] = []
     date: str = ""
+    scanned: list[int] = []
+    page: ScanPage | None = None
     cpu_s: float = 0
     drawn: Drawn | None = None
 
@@ -131,5 +157,5 @@ def too_complex(why: str) -> UnreadableDocumentError:
 
 Work = Callable[[Request], Reply]
 """Blocking; must be picklable: a top-level function, or a partial of one."""
-ParseDocument = Callable[[str, bytes], ParsedDocument]
-"""File name, content → document; blocking and picklable, too."""
+ParseDocument = Callable[[str, bytes, Scans], ParsedDocument]
+"""File name, content, scanned pages recognised so far → document; blocking and picklable, too."""

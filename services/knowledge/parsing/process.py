@@ -39,6 +39,8 @@ from services.knowledge.parsing.pieces import (
     Ready,
     Reply,
     Request,
+    ScanPage,
+    Scans,
     Work,
     too_complex,
 )
@@ -56,6 +58,12 @@ PROCESSES_PER_OWNER = 2  # the cores of a small machine; the third process is le
 START_S = 60.0
 SUDDEN_S = 0.5  # a child that ends this soon after a request was about to end anyway
 MAX_REPLY_BYTES = 1 << 29
+PAGE_LIMITS = ParseLimits(wall_s=120, cpu_s=60, memory_bytes=4 << 30, idle_s=10, timed=1)
+MAX_SCANNED_PAGES = 300  # about an hour of one core
+A_SCAN = (
+    "The file is a scan without text: run text recognition (OCR) on it and add that, or have the operator "
+    "install it in Wenmai: pip install -e '.[ocr]'."
+)
 KILLED = "The process that reads files was ended from outside, perhaps for lack of memory; try again later."
 
 _ERRORS: dict[str, type[WenmaiError]] = {
@@ -75,12 +83,17 @@ class ConfinedWork:
     addition to the usual ones."""
 
     def __init__(
-        self, work: Work, limits: ParseLimits, cpu: CpuHours | None = None, packages: Collection[str] = ()
+        self,
+        work: Work,
+        limits: ParseLimits,
+        cpu: CpuHours | None = None,
+        packages: Collection[str] = (),
+        processes: int = PROCESSES,
     ) -> None:
         self._limits = limits
         self._children = _Children(work, limits, packages)
         self._cpu = cpu or CpuHours()
-        self._slots = Shares(PROCESSES, PROCESSES_PER_OWNER)
+        self._slots = Shares(processes, min(processes, PROCESSES_PER_OWNER))
 
     async def ask(self, request: Request, owner: str = "") -> Reply:
         """Wait for the owner's turn. Raises the error that the reply names, or RuntimeError if the work
@@ -116,7 +129,8 @@ def _exhausted() -> UnreadableDocumentError:
 
 
 class ParserProcess:
-    """Parses and chunks documents in a confined child, with this parser and splitter."""
+    """Parses and chunks documents in a confined child, with this parser and splitter. `recognise` reads a
+    scanned page; without it, such pages are left out."""
 
     def __init__(
         self,
@@ -124,15 +138,31 @@ class ParserProcess:
         splitter: TransformComponent,
         limits: ParseLimits | None = None,
         cpu: CpuHours | None = None,
+        recognise: Work | None = None,
     ) -> None:
         named = (parse.__module__, type(splitter).__module__)
         packages = {name.partition(".")[0] for name in named}
         work = partial(read_and_cut, parse, splitter)
         self._confined = ConfinedWork(work, limits or ParseLimits(), cpu, packages)
+        self._scans = ConfinedWork(recognise, PAGE_LIMITS, cpu, packages, processes=1) if recognise else None
 
     async def __call__(self, file_name: str, content: bytes, owner: str = "") -> Pieces:
         reply = await self._confined.ask(Request(file_name, content), owner)
+        if reply.scanned and self._scans:
+            scans = await self._recognised(self._scans, content, reply.scanned, owner)
+            reply = await self._confined.ask(Request(file_name, content, scans), owner)
+        if reply.scanned and not reply.count:
+            raise UnreadableDocumentError(A_SCAN, code="no_text")
         return Pieces(reply.count, tuple(reply.packs), reply.date)
+
+    async def _recognised(
+        self, confined: ConfinedWork, content: bytes, pages: Sequence[int], owner: str
+    ) -> Scans:
+        """Recognise page by page, so that each has its own limits, and other owners' pages come between."""
+        if len(pages) > MAX_SCANNED_PAGES:
+            raise too_complex(f"has more than {MAX_SCANNED_PAGES} scanned pages")
+        replies = {page: await confined.ask(Request(str(page), content), owner) for page in pages}
+        return {page: reply.page or ScanPage() for page, reply in replies.items()}
 
 
 def _check(reply: Reply) -> None:

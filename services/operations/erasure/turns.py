@@ -112,9 +112,10 @@ class TurnEraser:
                 await self._turns.delete_matching(_of_session(traced.name, owner))
                 done["turns"] += len(late.turn_ids)
             failpoint("erase.points")
-            if not late.turn_ids and not await self._reader.existing(sessions, [traced.name]):
+            is_stored = bool(await self._reader.existing(sessions, [traced.name]))
+            if not (late.turn_ids or is_stored):
                 break
-            done["sessions"] |= len(await self._reader.existing(sessions, [traced.name]))
+            done["sessions"] |= is_stored
             if is_id(traced.name):  # an imported session may have turns and no point
                 await self._store.delete(sessions, by_ids([traced.name]))
         if len(turn_ids) > len(traced.turn_ids):

@@ -8,14 +8,18 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from core.errors import BadRequestError
 from routes.stream import unless_left
 from services.adapters.edge.client import EdgeClient
 from services.knowledge.base import UPLOADED_BYTES_PER_OWNER
-from tests.support.servers.app import App, make_settings, open_app
+from tests.support.servers.app import CHAT, App, make_settings, open_app
+from tests.support.servers.server import running_server
 from tests.support.stores import make_files
+from tests.support.stores.documents import fixture
+from tests.support.waiting import wait_until
 
 TEXT = b"# Title\nThe rhubarb festival is in June.\n"
 
@@ -162,3 +166,18 @@ async def test_a_store_that_dies_during_an_upload_is_unavailable_and_not_an_inte
             assert body["error"]["code"] == "store_unavailable"  # type: ignore[index]
             while (await post(app, name, content))[0] == 503:
                 pass
+
+
+@pytest.mark.full("recognises the text of a page, in a server as people run it")
+def test_a_scanned_notice_is_uploaded_and_answers(tmp_path: Path) -> None:
+    with running_server(tmp_path, LOAD_SAMPLE="false") as server:
+        assert ".png" in httpx.get(f"{server.url}/settings/public").json()["formats"]
+        files = {"file": ("通知.pdf", fixture("notice.pdf"))}
+        added = httpx.post(f"{server.url}/documents", files=files, timeout=60)
+        assert added.status_code in (201, 202), added.text
+        document = added.json()["document"]["document_id"]
+        wait_until(lambda: httpx.get(f"{server.url}/documents/{document}").json()["status"] == "ready", 120)
+        answer = httpx.post(
+            f"{server.url}{CHAT}", json={"question": "连续休几天年假要副总批准？"}, timeout=60
+        ).text
+    assert "连续休假超过5天的，须报分管副总批准" in answer.replace("**", "")

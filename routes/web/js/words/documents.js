@@ -18,7 +18,7 @@ export const zh = {
   ingestingOf: "正在建立索引 {done}/{total}",
   docFailed: "未能读入",
   docReady: "已读入",
-  docReadable: "能读 PDF、Word 等办公文档、网页、电子书、邮件、纯文本和代码；扫描件请先做文字识别。从最常被问到的那一份开始就好。",
+  docReadable: "能读 PDF、Word 等办公文档、网页、电子书、邮件、纯文本和代码；扫描件需要文字识别（OCR）。从最常被问到的那一份开始就好。",
   docAllFormats: "能读的全部扩展名",
   docReading: "正在读入 {n} 份文档",
   docReadingOf: "正在读入 {n} 份文档，片段 {done}/{total}",
@@ -92,7 +92,7 @@ export const en = {
   ingestingOf: "Indexing {done}/{total}",
   docFailed: "Could not be read",
   docReady: "Ready",
-  docReadable: "Supported: PDF, office documents such as Word, web pages, e-books, e-mail, plain text and source code. Run text recognition (OCR) on scans first. Start with the document people ask about most.",
+  docReadable: "Supported: PDF, office documents such as Word, web pages, e-books, e-mail, plain text and source code. Scans need text recognition (OCR). Start with the document people ask about most.",
   docAllFormats: "All supported file extensions",
   docReading: { one: "Reading {n} document", other: "Reading {n} documents" },
   docReadingOf: {

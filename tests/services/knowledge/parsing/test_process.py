@@ -22,43 +22,43 @@ from core.errors import UnavailableError, UnreadableDocumentError, UnsupportedMe
 from core.knowledge import ParsedDocument, Section
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.parsing.confinement import missing_walls
-from services.knowledge.parsing.pieces import ParseLimits
+from services.knowledge.parsing.pieces import ParseDocument, ParseLimits, Scans
 from services.knowledge.parsing.process import PROCESSES, SUDDEN_S, ParserProcess
 
 pytestmark = pytest.mark.usefixtures("started_children")
 
 
-def one_section(file_name: str, content: bytes) -> ParsedDocument:
+def one_section(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     heading = "loads all of LlamaIndex" if "sqlalchemy" in sys.modules else "H"
     return ParsedDocument(file_name, (Section(content.decode(), (heading,), 7),))
 
 
-def hang(file_name: str, content: bytes) -> ParsedDocument:
+def hang(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     if file_name != "first":
         time.sleep(60)  # killed long before
     return ParsedDocument("", (Section("read"),))
 
 
-def flood(file_name: str, content: bytes) -> ParsedDocument:
+def flood(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     raise AssertionError(len(bytearray(2 << 30)))
 
 
-def spin(file_name: str, content: bytes) -> ParsedDocument:
+def spin(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     while True:
         pass
 
 
-def die(file_name: str, content: bytes) -> ParsedDocument:
+def die(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     os._exit(3)
 
 
-def refuse(file_name: str, content: bytes) -> ParsedDocument:
+def refuse(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     if file_name == "locked":
         raise UnreadableDocumentError("It is locked.", code="encrypted")
     raise UnsupportedMediaError("It is something else.")
 
 
-def many(file_name: str, content: bytes) -> ParsedDocument:
+def many(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     return ParsedDocument("", tuple(Section(str(i)) for i in range(200)))
 
 
@@ -110,7 +110,7 @@ async def test_memory_processor_time_and_crashes_are_blamed_on_the_document() ->
         assert refused.value.code == "too_complex"
 
 
-def nap(file_name: str, content: bytes) -> ParsedDocument:
+def nap(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     """Return the process's id, later unless it is the first; be killed if the file says so."""
     time.sleep(0 if file_name == "first" else 2 * SUDDEN_S)
     if file_name == "fatal":
@@ -131,7 +131,7 @@ async def test_a_child_that_others_end_is_replaced_once_and_never_blamed_on_the_
         await parser("fatal", b"x")
 
 
-def work_for_a_while(file_name: str, content: bytes) -> ParsedDocument:
+def work_for_a_while(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     began = time.process_time()
     while time.process_time() - began < 2.5:
         pass
@@ -154,11 +154,11 @@ def test_no_file_may_take_longer_than_ten_times_what_a_small_one_may() -> None:
         assert (limits.of(size).cpu_s, limits.of(size).wall_s) == (cpu_s, 2 * cpu_s)
 
 
-def name_process(file_name: str, content: bytes) -> ParsedDocument:
+def name_process(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     return ParsedDocument("", (Section(str(os.getpid())),))
 
 
-def swell(file_name: str, content: bytes) -> ParsedDocument:
+def swell(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     """Take much memory for the file with this name, and report the process id."""
     if file_name == "big":
         bytearray(500 << 20)[::4096] = b"x" * (500 << 20 >> 12)
@@ -188,7 +188,7 @@ async def test_the_servers_memory_does_not_count_as_its_childs() -> None:
     assert len(held) == 500 << 20
 
 
-def stumble(file_name: str, content: bytes) -> ParsedDocument:
+def stumble(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     raise OSError("no room")
 
 
@@ -267,7 +267,7 @@ ATTEMPTS: dict[str, Attempt] = {
 }
 
 
-def try_it(file_name: str, content: bytes) -> ParsedDocument:
+def try_it(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     try:
         ATTEMPTS[file_name](content)
     except PermissionError as refused:
@@ -283,7 +283,7 @@ def native(result: int) -> str:
     return "done" if result >= 0 else errno.errorcode[ctypes.get_errno()]
 
 
-def natively(file_name: str, content: bytes) -> ParsedDocument:
+def natively(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     """Each line: what was tried, and how it ended. `content` is a file's path and the server's process id."""
     path, _, parent = content.partition(b"\n")
     nothing = ctypes.c_void_p(None)
@@ -306,7 +306,7 @@ def natively(file_name: str, content: bytes) -> ParsedDocument:
     return ParsedDocument("", (Section("\n".join(f"{what}: {how}" for what, how in results.items())),))
 
 
-def show_environment(file_name: str, content: bytes) -> ParsedDocument:
+def show_environment(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     names = ctypes.POINTER(ctypes.c_char_p).in_dll(LIBC, "environ")
     raw: list[str] = []
     while (each := names[len(raw)]) is not None:
@@ -314,7 +314,7 @@ def show_environment(file_name: str, content: bytes) -> ParsedDocument:
     return ParsedDocument("", (Section("\n".join(raw)),))
 
 
-def write_a_file(file_name: str, content: bytes) -> ParsedDocument:
+def write_a_file(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     try:
         Path(content.decode()).write_bytes(b"x" * 10_000)
     except OSError as refused:
@@ -322,16 +322,16 @@ def write_a_file(file_name: str, content: bytes) -> ParsedDocument:
     return ParsedDocument("", (Section("done"),))
 
 
-def tell_limits(file_name: str, content: bytes) -> ParsedDocument:
+def tell_limits(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     kinds = (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
     return ParsedDocument("", (Section(" ".join(str(resource.getrlimit(kind)[1]) for kind in kinds)),))
 
 
-def nest(file_name: str, content: bytes) -> ParsedDocument:
-    return nest(file_name, content)
+def nest(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
+    return nest(file_name, content, scans)
 
 
-async def _first_piece(parse: Callable[[str, bytes], ParsedDocument], name: str, content: bytes) -> str:
+async def _first_piece(parse: ParseDocument, name: str, content: bytes) -> str:
     pieces = await ParserProcess(parse, StructureSplitter())(name, content)
     return next(iter(pieces)).text
 
@@ -401,7 +401,7 @@ async def test_the_childs_environment_contains_no_key(monkeypatch: pytest.Monkey
     assert {line.partition("=")[0] for line in lines} <= {"PYTHONPATH", "LC_CTYPE"}
 
 
-def misspeak(file_name: str, content: bytes) -> ParsedDocument:
+def misspeak(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     """What a compromised child sends: bytes that unpickle to a call."""
     reply = b"cos\nsystem\n(S'touch " + content + b"'\ntR."
     for descriptor in range(3, 16):

@@ -17,8 +17,8 @@ from pptx.enum.chart import XL_CHART_TYPE
 
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.documents import parse_document
-from services.adapters.readers.pdf import place
 from services.adapters.readers.pdf_pages import without_margins
+from services.adapters.readers.text import place
 from tests.support.stores.documents import FIXTURES, fixture, members_of, sections_of, under, with_members
 from tests.support.stores.make_files import docx_bytes
 
