@@ -77,7 +77,7 @@ def read_export(value: Any, owner: str) -> Export:
         if listed and all(isinstance(each, dict) and is_one(each) for each in listed):
             raws = [read(each) for each in listed]
             return Export(product, tuple(_conversation(raw, product, owner) for raw in raws))
-    if listed and all(isinstance(each, dict) and each.get("turns") for each in listed):
+    if listed and all(isinstance(each, dict) and isinstance(each.get("turns"), list) for each in listed):
         raise BadRequestError(
             "file: this is an export of Wenmai: on the page, choose the JSON file of one conversation; over "
             "HTTP, send it to POST /sessions/import."
