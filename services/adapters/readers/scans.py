@@ -36,11 +36,8 @@ _MAX_SCALE = 300 / 72  # pixels per point: a small page gains nothing from more
 _THREADS = 2
 _NICENESS = 10
 _MOST, _DOUBTFUL = 0.5, 0.9  # of the lines; of their score, which is some .7 on their head and .98 upright
-_MIN_RULE, _MAX_RULE, _HALF = (
-    14,
-    5,
-    127,
-)  # points, length and thickness; longer than strokes of letters; of 255
+_MIN_RULE, _MAX_RULE = 14, 5  # points, length and thickness; the strokes of letters are shorter
+_HALF = 127  # of 255
 _MAX_TENTHS = 20  # of a degree
 _PADDING = 0.25  # of a box's height, on either side of its letters
 _BLANK = 2  # deviation of the grey values, of 255: a few letters on white paper have more
@@ -65,7 +62,7 @@ def _page(content: bytes, number: int) -> tuple[Pixels, float]:
             page = document[number - 1]
             scale = min(_LONG_SIDE / max(page.get_size()), _MAX_SCALE)
             return page.render(scale=scale).to_numpy()[..., :3], scale
-    except pypdfium2.PdfiumError as error:
+    except (pypdfium2.PdfiumError, IndexError) as error:  # of a damaged file, it may count fewer pages
         raise UnreadableDocumentError(
             f"Page {number} is a scan that cannot be drawn: print the file to a PDF again and add that."
         ) from error
@@ -80,13 +77,15 @@ def _picture(content: bytes) -> tuple[Pixels, float]:
             if opened.width * opened.height > MAX_IMAGE_PIXELS:
                 raise too_complex("is a picture of more than 50 megapixels")
             opened.draft("RGB", (_LONG_SIDE, _LONG_SIDE))  # decodes a large JPEG at a fraction of its size
-            upright = ImageOps.exif_transpose(opened).convert("RGB")
+            upright = ImageOps.exif_transpose(opened).convert("RGBA")
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         raise UnreadableDocumentError(
             "The picture cannot be read: open it in its program, save it again and add that."
         ) from error
     upright.thumbnail((_LONG_SIDE, _LONG_SIDE))
-    return np.asarray(upright)[..., ::-1], max(upright.size) / _LONG_POINTS
+    paper = Image.new("RGBA", upright.size, "white")
+    paper.alpha_composite(upright)  # of a transparent picture, else black on black
+    return np.asarray(paper)[..., 2::-1], max(paper.size) / _LONG_POINTS
 
 
 @cache

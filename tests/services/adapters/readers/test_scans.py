@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pypdf
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from core.errors import UnreadableDocumentError
 from core.knowledge import ParsedDocument, Section
@@ -187,8 +187,10 @@ def test_a_table_with_rules_stays_one_on_a_slanted_page_that_lies_on_its_head() 
     for row, cells in enumerate(rows):
         for column, cell in enumerate(cells):
             draw.text((140 + 320 * column, 220 + 80 * row), cell, 0, font)
-    saved = BytesIO()
-    page.rotate(180.5, fillcolor=255, resample=Image.Resampling.BICUBIC).save(saved, "PNG")
+    turned, saved = page.rotate(180.5, fillcolor=255, resample=Image.Resampling.BICUBIC), BytesIO()
+    transparent = Image.new("RGBA", turned.size)
+    transparent.putalpha(ImageOps.invert(turned))  # black ink on nothing, as some screenshots
+    transparent.save(saved, "PNG")
     recognised = recognise(Request("1", saved.getvalue())).page
     assert recognised is not None
     [section] = parse_document("photo.png", b"a picture", {1: recognised}).sections
