@@ -106,6 +106,8 @@ def format_of(file_name: str) -> DocumentFormat | None:
         )
     if ending in RECOGNISED and recognises_text():
         return DocumentFormat.PICTURE
+    if ending in PICTURES and recognises_text():
+        raise UnsupportedMediaError(f"Images ('{ending}') cannot be read: save it as JPG, and add that.")
     if ending in PICTURES:
         raise UnsupportedMediaError(
             f"Images ('{ending}') cannot be read: run text recognition (OCR), save the result as a PDF "

@@ -77,6 +77,8 @@ def test_with_text_recognition_a_picture_is_read_but_not_in_followed_folders() -
     """Discriminates: every photo in a folder read as a scan."""
     assert format_of("IMG_01.JPG") is format_of("scan.png") is DocumentFormat.PICTURE
     assert ".jpg" in readable_endings()
+    with pytest.raises(UnsupportedMediaError, match=r"save it as JPG"):
+        format_of("photo.heic")
     assert not is_supported("IMG_01.JPG")
     with pytest.raises(UnsupportedMediaError, match=r"source code, image\.$"):
         format_of("a.xyz")

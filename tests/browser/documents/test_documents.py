@@ -114,16 +114,16 @@ async def test_an_unreadable_file_is_explained_and_not_sent_if_that_is_known_bef
     await open_panel(page, url)
     await page.wait_for_selector(READY)
     broken = a_file("坏的.pdf", b"%PDF-1.4 and no more")
-    await choose(page, a_file("旧合同.doc", "x"), a_file("照片.png", "x"), a_file("空.md", ""), broken)
+    await choose(page, a_file("旧合同.doc", "x"), a_file("照片.heic", "x"), a_file("空.md", ""), broken)
     await page.wait_for_selector(f"{upload_row('坏的.pdf')}[data-state=failed]")
     assert len(sent) == 1
     state = {
         name: await words(page, f"{upload_row(name)} .document-state")
-        for name in ("旧合同.doc", "照片.png", "空.md", "坏的.pdf")
+        for name in ("旧合同.doc", "照片.heic", "空.md", "坏的.pdf")
     }
     assert "另存为 DOCX" in state["旧合同.doc"]
-    assert ".png 文件读不了" in state["照片.png"]
-    assert "文字识别" in state["照片.png"]
+    assert ".heic 文件读不了" in state["照片.heic"]
+    assert "另存为 JPG" in state["照片.heic"]
     assert state["空.md"] == "文件是空的。"
     assert "损坏" in state["坏的.pdf"]
     await page.click(f"{upload_row('坏的.pdf')} summary")

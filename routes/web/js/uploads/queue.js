@@ -235,6 +235,7 @@ const SAVE_AS = new Map(Object.entries({
   PDF: "caj ofd djvu ps",
 }).flatMap(([better, endings]) => endings.split(" ").map((ending) => [`.${ending}`, better])));
 const PICTURES = new Set(".png .jpg .jpeg .gif .bmp .webp .tif .tiff .heic .heif .avif .jfif".split(" "));
+const RECOGNISED = ".jpg"; // readable where text recognition is installed
 const PACKED = new Set(".zip .rar .7z .tar .gz .tgz .bz2 .xz".split(" "));
 
 /**
@@ -248,8 +249,8 @@ function refusalOf({ name, size }, { maxBytes, formats }) {
   }
   if (size === 0) return ["docWhyEmpty"];
   if (!formats || ending.length < 2 || formats.includes(ending)) return null;
-  if (PICTURES.has(ending)) return ["docFilePicture", { ending }];
+  if (PICTURES.has(ending) && !formats.includes(RECOGNISED)) return ["docFilePicture", { ending }];
   if (PACKED.has(ending)) return ["docFilePacked", { ending }];
-  const better = SAVE_AS.get(ending);
+  const better = PICTURES.has(ending) ? "JPG" : SAVE_AS.get(ending);
   return better ? ["docFileSaveAs", { ending, better }] : ["docFileKind", { ending }];
 }
