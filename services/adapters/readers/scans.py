@@ -62,7 +62,7 @@ def _page(content: bytes, number: int) -> tuple[Pixels, float]:
             page = document[number - 1]
             scale = min(_LONG_SIDE / max(page.get_size()), _MAX_SCALE)
             return page.render(scale=scale).to_numpy()[..., :3], scale
-    except (pypdfium2.PdfiumError, IndexError) as error:  # of a damaged file, it may count fewer pages
+    except pypdfium2.PdfiumError as error:
         raise UnreadableDocumentError(
             f"Page {number} is a scan that cannot be drawn: print the file to a PDF again and add that."
         ) from error

@@ -128,6 +128,7 @@ def test_the_rows_of_a_table_stay_rows() -> None:
         ("1", picture("PNG")[:60]),
         ("1", picture()[:300]),
         ("1", b"%PDF-1.7 and nothing"),
+        ("2", picture()),  # a page that only the other reader counts
     ],
 )
 def test_a_damaged_scan_is_refused(name: str, content: bytes) -> None:
