@@ -86,9 +86,13 @@ def _date_clues(file_name: str, documents: Sequence[Document], sections: Sequenc
 def _reader(file_name: str, document_format: DocumentFormat, scans: Scans | None) -> BaseReader:
     module, name = READERS[document_format]
     reader = getattr(import_module(f"services.adapters.readers.{module}"), name)
-    is_scan = document_format in (DocumentFormat.PDF, DocumentFormat.PICTURE)
-    argument = language_of(file_name) if document_format is DocumentFormat.CODE else is_scan and scans
-    made = reader(argument) if argument else reader()
+    match document_format:
+        case DocumentFormat.CODE:
+            made = reader(language_of(file_name))
+        case DocumentFormat.PDF | DocumentFormat.PICTURE:
+            made = reader(scans)
+        case _:
+            made = reader()
     if not isinstance(made, BaseReader):
         raise TypeError(f"{name} is no reader")
     return made

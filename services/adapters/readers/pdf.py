@@ -189,7 +189,7 @@ class PictureReader(BaseReader):
     """Reads a picture as the single page of a scan."""
 
     def __init__(self, scans: Scans | None = None) -> None:
-        self._page = Extracted([], {}, is_scan=True) if scans is None else laid_out(scans[1])
+        self._page = laid_out(scans[1]) if scans else Extracted([], {}, is_scan=True)
 
     def load_data(self, content: bytes) -> list[Document]:
         return _documents([self._page], [])
