@@ -32,7 +32,7 @@ TRANSLATED = (
 )
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
-ROW = re.compile(r"^\| ([\w-][\w\-, ]*) \|(.*)\|$", re.M)
+ROW = re.compile(r"^\| ([\w-][\w\-., ]*) \|(.*)\|$", re.M)
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 ANCHOR = re.compile(r"\]\(((?!\w+:)[^)#\s]*)#([^)\s]+)\)")
 HEADERS = {"Name", "名称", "Package", "包", "---"}

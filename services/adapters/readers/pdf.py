@@ -24,6 +24,7 @@ from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
 from core.text import ITEM, close_gaps, is_spaced_out, scrub
+from services.adapters.readers.fonts import cached_fonts
 from services.adapters.readers.outline import Outline, width
 from services.adapters.readers.pdf_pages import (
     FIGURE,
@@ -34,7 +35,6 @@ from services.adapters.readers.pdf_pages import (
     Look,
     Row,
     Table,
-    cached_fonts,
     continued,
     full_widths,
     is_row,

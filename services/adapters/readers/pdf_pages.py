@@ -10,47 +10,17 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import pypdf
-from pypdf.generic import DictionaryObject
-from pypdf.generic._font import Font
 
 from services.adapters.readers.outline import CJK, Drawing, Placed, Rule, placed, spanned_table, width
 from services.adapters.readers.text import as_typed
 
 _MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
-_MAX_FONT_ENTRIES = 1_000_000  # characters and widths of the cached fonts, about 150 MB
-
-
-@contextmanager
-def cached_fonts() -> Iterator[None]:
-    """Cache fonts by replacing their constructor while one document is read: pypdf parses a font's maps again
-    on every page that uses it, most of the time of a long document, and offers no cache."""
-    read = Font.__dict__["from_font_resource"]
-    fonts: dict[int, tuple[DictionaryObject, Font]] = {}  # by id, which is only valid while the object lives
-    entries = 0
-
-    def read_once(resource: DictionaryObject) -> Font:
-        nonlocal entries
-        if id(resource) not in fonts:
-            font = read.__get__(None, Font)(resource)
-            entries += len(font.character_map) + len(font.character_widths)
-            if entries > _MAX_FONT_ENTRIES:
-                fonts.clear()
-                entries = len(font.character_map) + len(font.character_widths)
-            fonts[id(resource)] = resource, font
-        return fonts[id(resource)][1]
-
-    try:
-        setattr(Font, "from_font_resource", staticmethod(read_once))  # noqa: B010 - mypy knows it as a method
-        yield
-    finally:
-        setattr(Font, "from_font_resource", read)  # noqa: B010
 
 
 @dataclass(frozen=True, slots=True)

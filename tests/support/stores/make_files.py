@@ -14,8 +14,8 @@ import pypdf
 def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyType({})) -> bytes:
     """Return a PDF whose pages have these lines of text; no lines make a page without text, like a scan.
 
-    `looks` maps lines to font and size, such as "F3 18" (F1 Latin, F2 Chinese, F3 bold Latin); the default is
-    the page's font in size 12.
+    `looks` maps lines to font and size, such as "F3 18" (F1 Latin, F2 Chinese, F3 bold Latin, F4 Chinese with
+    the characters' numbers in Adobe's collection); the default is the page's font in size 12.
     """
     drawn: list[tuple[str, str]] = []
     for lines in pages:
@@ -26,7 +26,7 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
             f"BT /{looks.get(line, usual)} Tf 72 {720 - 14 * at} Td {text} Tj ET"
             for at, (line, text) in enumerate(zip(lines, shown, strict=True))
         )
-        drawn.append((stream, f"{_LATIN_FONT} {_WIDE_FONT} {_BOLD_FONT}"))
+        drawn.append((stream, f"{_LATIN_FONT} {_WIDE_FONT} {_BOLD_FONT} {_NUMBERED_FONT}"))
     return _assembled(drawn)
 
 
@@ -95,6 +95,11 @@ _BOLD_FONT = "/F3 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >>"
 _WIDE_FONT = (
     "/F2 << /Type /Font /Subtype /Type0 /BaseFont /SimSun /Encoding /UniGB-UTF16-H /DescendantFonts"
     " [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /SimSun >>] >>"
+)
+_NUMBERED_FONT = (
+    "/F4 << /Type /Font /Subtype /Type0 /BaseFont /Fandol /Encoding /Identity-H /DescendantFonts"
+    " [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /Fandol"
+    " /CIDSystemInfo << /Registry (Adobe) /Ordering (GB1) /Supplement 5 >> >>] >>"
 )
 
 

@@ -139,6 +139,13 @@ def test_fonts_with_the_same_name_are_not_mixed_up() -> None:
     assert [line for section in parsed.sections for line in section.text.split()] == ["ab", "xy", "ba"]
 
 
+def test_a_chinese_font_that_only_numbers_its_characters_is_read() -> None:
+    """TeX's and older programs' PDFs. Discriminates: taking the numbers for characters (ஂ for 年)."""
+    leave, travel = "".join(map(chr, [2893, 2124, 3397, 3647])), "".join(map(chr, [1205, 2666, 1, 18, 17]))
+    parsed = parse_document("a.pdf", pdf([[leave, travel]], {leave: "F4 12", travel: "F4 12"}))
+    assert parsed.sections[0].text == "年假十天差旅 10"
+
+
 PROSE = [
     "The office keeps the records of every boat that enters or leaves the harbour for ten",
     "years from the day on which the boat was entered, and shows them to whoever can prove",
