@@ -25,6 +25,7 @@ _DOCUMENT = {
     "size_bytes": 20480,
     "status": "ready",
     "chunk_count": 41,
+    "unread_pages": 0,
     "external_id": None,
     "tags": ["manual"],
     "date": "2026-01",
@@ -82,6 +83,9 @@ class Document(Reply):
     size_bytes: int = Field(description="The file's size in bytes.")
     status: DocumentStatus = Field(description="ingesting, ready (searchable), or failed.")
     chunk_count: int = Field(description="The number of chunks.")
+    unread_pages: int = Field(
+        description="How many scanned pages were left out, because text recognition is not installed."
+    )
     external_id: str | None = Field(
         description="The caller's own id; different content with the same id is a new version."
     )

@@ -209,9 +209,10 @@ class Ingestion:
             progress.enter(JobStage.PARSING)
             self._pieces = await self._read()
             progress.expect(len(self._pieces))
-        document = self._document
-        self._document = replace(document, date=document.date or self._pieces.date or None)
-        return self._pieces
+        document, read = self._document, self._pieces
+        date = document.date or read.date or None
+        self._document = replace(document, date=date, unread_pages=read.unread_pages)
+        return read
 
     async def _store(self, pieces: Pieces, progress: Job) -> None:
         """Embed each batch while the previous one is being stored."""

@@ -40,12 +40,14 @@ _decoder = msgspec.msgpack.Decoder(list[Piece])
 class Pieces:
     """Pieces in document order. Unpacking 50,000 at once would stop the event loop for half a second.
 
-    `date` is the document's own date, "" if it has none.
+    `date` is the document's own date, "" if it has none; `unread_pages` the number of its scanned pages that
+    were left out.
     """
 
     count: int
     packs: tuple[bytes, ...]
     date: str = ""
+    unread_pages: int = 0
 
     @classmethod
     def pack(cls, pieces: Iterable[Piece], date: str = "") -> Pieces:

@@ -153,7 +153,8 @@ class ParserProcess:
             reply = await self._confined.ask(Request(file_name, content, scans), owner)
         if reply.scanned and not reply.count:
             raise UnreadableDocumentError(A_SCAN, code="no_text")
-        return Pieces(reply.count, tuple(reply.packs), reply.date)
+        unread = 0 if self._scans else len(reply.scanned)
+        return Pieces(reply.count, tuple(reply.packs), reply.date, unread)
 
     async def _recognised(
         self, confined: ConfinedWork, content: bytes, pages: Sequence[int], owner: str

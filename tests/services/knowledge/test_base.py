@@ -3,9 +3,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
+import pypdf
 import pytest
+from PIL import Image
 
 from core.errors import (
     BadRequestError,
@@ -33,6 +36,7 @@ from tests.support.stores.knowledge import (
     until,
     upload,
 )
+from tests.support.stores.make_files import pdf
 
 
 @pytest.fixture
@@ -60,6 +64,16 @@ async def test_a_document_is_accepted_at_once_and_ready_when_its_job_is_done(ben
     assert (document.status, document.chunk_count) == (DocumentStatus.READY, outcome.total)
     assert (document.external_id, document.tags, document.date) == ("e-1", ("a", "b"), "2026-01-31")
     assert await bench.chunk_count(ready=True) == outcome.total
+
+
+async def test_a_document_says_how_many_of_its_pages_were_not_read(bench: Bench) -> None:
+    half = BytesIO()
+    Image.effect_noise((90, 120), 60).save(half, "PDF")
+    writer = pypdf.PdfWriter(clone_from=half)
+    writer.append(BytesIO(pdf([["Typed words."]])))
+    writer.write(half)
+    document = await added(bench, Upload("ann", "half.pdf", half.getvalue()))
+    assert (document.status, document.chunk_count, document.unread_pages) == (DocumentStatus.READY, 1, 1)
 
 
 async def test_the_stored_chunks_have_both_vectors_and_their_origin(bench: Bench) -> None:

@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -33,7 +33,8 @@ SERVER_SETTINGS = StoreSettings(qdrant_url="http://127.0.0.1:6333")
 
 async def parse_here(file_name: str, content: bytes, owner: str = "") -> Pieces:
     parsed = parse_document(file_name, content)
-    return Pieces.pack(cut(parsed, StructureSplitter(chunk_tokens=32)), parsed.date)
+    pieces = Pieces.pack(cut(parsed, StructureSplitter(chunk_tokens=32)), parsed.date)
+    return replace(pieces, unread_pages=len(parsed.scanned))
 
 
 class BrokenEmbedding(HashingEmbedding):

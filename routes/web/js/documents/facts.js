@@ -11,7 +11,8 @@ export function nameOf({ file_name: name, external_id: path, sample, source }) {
 }
 
 /** Spans; the style sheet adds the separators. */
-export function factsOf({ file_name: name, status, chunk_count: n, size_bytes: bytes, date, source, shared }) {
+export function factsOf(document) {
+  const { file_name: name, status, chunk_count: n, unread_pages: pages, size_bytes: bytes, date, source, shared } = document;
   const kind = kindOf(name);
   return [
     kind && el("span", { text: kind }),
@@ -20,6 +21,7 @@ export function factsOf({ file_name: name, status, chunk_count: n, size_bytes: b
     date && el("span", { text: date }),
     source && el("span", { i18n: ["docFromSource", { source }] }),
     shared && el("span", { i18n: "docSharedDocument" }),
+    pages > 0 && el("span", { i18n: ["docUnreadPages", { n: pages }] }),
   ].filter(Boolean);
 }
 

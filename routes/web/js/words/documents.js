@@ -14,6 +14,7 @@ export const zh = {
   noDocuments: "还没有文档。上传一份，就可以提问了。",
   documentsFailed: "文档列表暂时读不到",
   chunks: "{n} 个片段",
+  docUnreadPages: "{n} 页扫描件没有读：装好文字识别（OCR）后，删除再添加",
   ingesting: "正在读入",
   ingestingOf: "正在建立索引 {done}/{total}",
   docFailed: "未能读入",
@@ -88,6 +89,10 @@ export const en = {
   noDocuments: "No documents yet. Upload one to start asking questions.",
   documentsFailed: "The documents could not be loaded",
   chunks: { one: "{n} passage", other: "{n} passages" },
+  docUnreadPages: {
+    one: "1 scanned page was not read: install text recognition (OCR), then delete and add it again",
+    other: "{n} scanned pages were not read: install text recognition (OCR), then delete and add it again",
+  },
   ingesting: "Reading",
   ingestingOf: "Indexing {done}/{total}",
   docFailed: "Could not be read",

@@ -62,6 +62,16 @@ def many(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
     return ParsedDocument("", tuple(Section(str(i)) for i in range(200)))
 
 
+def half_scanned(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
+    return ParsedDocument("", (Section("One page."),), scanned=(2, 3))
+
+
+@pytest.mark.slow("waits for the process that reads documents to start")
+async def test_pages_that_only_text_recognition_could_read_are_counted() -> None:
+    pieces = await ParserProcess(half_scanned, StructureSplitter())("a.pdf", b"x")
+    assert (len(pieces), pieces.unread_pages) == (1, 2)
+
+
 @pytest.mark.full("starts processes that read documents")
 async def test_many_pieces_keep_their_order_on_the_way_back() -> None:
     pieces = await ParserProcess(many, StructureSplitter())("a.txt", b"x")
