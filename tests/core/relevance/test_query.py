@@ -103,6 +103,8 @@ def test_a_hostile_question_takes_little_time(text: str) -> None:
         ("Who pays the postage? we're in Ohio", ["Who pays the postage? we're in Ohio"]),
         ("年假有几天？我在上海分公司", ["年假有几天？我在上海分公司"]),
         ("年假有几天？还有病假期间的工资", ["年假有几天？", "还有病假期间的工资"]),
+        ("年假几天，还有病假几天？", ["年假几天", "病假几天？"]),
+        ("保护密码怎么找回，还有办法解开工作表吗", ["保护密码怎么找回，还有办法解开工作表吗"]),
     ],
 )  # fmt: skip
 def test_multi_part_and_comparing_questions_are_split(question: str, parts: list[str]) -> None:
@@ -113,6 +115,7 @@ def test_consecutive_questions_need_not_repeat_their_subject() -> None:
     """Discriminates: taking an adverbial for a separate question, or a lone 还有 for one."""
     assert asked_in("我在上海，病历在哪里复印，一页多少钱") == ["我在上海 病历在哪里复印", "一页多少钱"]
     assert asked_in("年假有几天？还有，怎么请？") == ["年假有几天？", "还有，怎么请？"]
+    assert asked_in("密码怎么也想不起来，能解开吗") == ["密码怎么也想不起来 能解开吗"]
 
 
 ROOMS = "有：MR-302 容纳 28 人；最大的是多功能厅 MR-501，容纳 150 人。"
