@@ -89,8 +89,8 @@ class Document:
     `source` names the followed folder it comes from ("" for an upload); `modified_us` is that file's
     modification time. While a new version is ingested, every field describes the one that is searched.
     `error` says why it could not be read or, if `status` is ready, why its newer version could not;
-    `refused_hash` is then the newer content's hash. `unread_pages`: pages that are only a picture, left out
-    because text recognition is not installed.
+    `refused_hash` is then the newer content's hash. `unread_pages`: those without readable text, such as
+    scans, left out because text recognition is not installed.
     """
 
     document_id: str

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
 from pypdf.generic import DictionaryObject
 from pypdf.generic._font import Font
+
+from core.text import scrub
 
 _MAX_ENTRIES = 1_000_000  # characters and widths of the cached fonts, about 150 MB
 
@@ -29,7 +32,7 @@ def cached_fonts() -> Iterator[None]:
             if entries > _MAX_ENTRIES:
                 fonts.clear()
                 entries = len(font.character_map) + len(font.character_widths)
-            fonts[id(resource)] = resource, _with_standard_characters(font, resource)
+            fonts[id(resource)] = resource, _with_characters(font, resource)
         return fonts[id(resource)][1]
 
     try:
@@ -39,31 +42,70 @@ def cached_fonts() -> Iterator[None]:
         setattr(Font, "from_font_resource", read)  # noqa: B010
 
 
-def _with_standard_characters(font: Font, resource: DictionaryObject) -> Font:
-    """Many Chinese, Japanese and Korean fonts do not map their glyphs to characters, since these are numbered
-    as in one of Adobe's collections, which viewers know. pypdf takes the numbers for characters."""
+UNKNOWN = "\ufffd"
+"""A glyph that may be any character."""
+
+
+def _with_characters(font: Font, resource: DictionaryObject) -> Font:
+    """Some fonts do not map their glyphs to characters, which pypdf then takes the glyphs' numbers for. Many
+    Chinese, Japanese and Korean ones number them as one of Adobe's collections does, which viewers know. Of
+    other embedded fonts they are unknown."""
     if font.character_map or resource.get("/Encoding") not in ("/Identity-H", "/Identity-V"):
         return font
-    if characters := _characters(_collection(resource)):
+    descendant = _descendant(resource)
+    system = descendant.get("/CIDSystemInfo")
+    if characters := _collection(str(system["/Ordering"]) if isinstance(system, dict) else ""):
         font.character_map = characters  # shared: pypdf only reads it
         font.space_char = next(code for code, char in characters.items() if char == " ")
         font.space_width = font.character_widths.get(font.space_char, font.space_width)
+    elif font.font_descriptor.font_file is not None and _is_by_glyph(descendant):
+        font.character_map = _unknown()
     return font
 
 
-def _collection(resource: DictionaryObject) -> str:
+def _descendant(resource: DictionaryObject) -> Mapping[str, Any]:
     descendants: Any = resource.get("/DescendantFonts")
-    with suppress(AttributeError, IndexError, KeyError, TypeError):  # a font as it must not be
-        info = descendants.get_object()[0].get_object()["/CIDSystemInfo"].get_object()
-        return f"{info['/Registry']}-{info['/Ordering']}"
-    return ""
+    with suppress(AttributeError, IndexError, TypeError):  # a font as it must not be
+        descendants = descendants.get_object()[0].get_object()
+    return descendants if isinstance(descendants, DictionaryObject) else {}
+
+
+def _is_by_glyph(descendant: Mapping[str, Any]) -> bool:
+    """Whether codes are the glyphs' numbers; otherwise they may be the characters' own."""
+    return bool(descendant.get("/CIDToGIDMap", "/Identity") == "/Identity")
 
 
 @cache
-def _characters(collection: str) -> dict[str, str]:
-    """The characters of a collection by the code that pypdf passes, a glyph's number as a character."""
-    if collection not in ("Adobe-GB1", "Adobe-CNS1", "Adobe-Japan1", "Adobe-Korea1"):
+def _collection(name: str) -> dict[str, str]:
+    """The characters of one of Adobe's collections by the code that pypdf passes, a glyph's number as a
+    character; empty for another one."""
+    if name not in ("GB1", "CNS1", "Japan1", "Korea1"):
         return {}
     from pdfminer.cmapdb import CMapDB  # takes 0.3 s with its table, and few documents need it
 
-    return {chr(code): char for code, char in CMapDB.get_unicode_map(collection).cid2unichr.items()}
+    return {chr(code): char for code, char in CMapDB.get_unicode_map(f"Adobe-{name}").cid2unichr.items()}
+
+
+@cache
+def _unknown() -> dict[str, str]:
+    return dict.fromkeys(map(chr, range(1 << 16)), UNKNOWN)
+
+
+# Some fonts map a character to the radical that looks the same, or two letters to their ligature, which
+# nobody searches for. NFKC turns ligatures and Kangxi radicals into what people type. Below are the other
+# radicals that stand for a whole character, and the dash that Chinese fonts use for "—":
+_AS_TYPED = (
+    {
+        code: unicodedata.normalize("NFKC", chr(code))
+        for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
+    }
+    | {ord(UNKNOWN): ""}
+    | str.maketrans(
+        "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳―",
+        "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟—",
+    )
+)
+
+
+def as_typed(text: str) -> str:
+    return scrub(text).translate(_AS_TYPED)

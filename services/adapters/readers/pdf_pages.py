@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pypdf
 
+from services.adapters.readers.fonts import UNKNOWN, as_typed
 from services.adapters.readers.outline import CJK, Drawing, Placed, Rule, placed, spanned_table, width
-from services.adapters.readers.text import as_typed
 
 _MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
@@ -114,8 +114,12 @@ class DrawnPage:
 
     @property
     def is_scan(self) -> bool:
-        """Whether its words, but for a stamp or a page number, are in a picture, or drawn as curves."""
-        letters = sum(map(str.isalnum, "".join(text.text for text in self._texts)))
+        """Whether its words, but for a stamp or a page number, are in a picture, drawn as curves, or of fonts
+        that do not say which characters they are."""
+        drawn = "".join(text.text for text in self._texts)
+        letters = sum(map(str.isalnum, drawn))
+        if drawn.count(UNKNOWN) > letters:
+            return True
         return letters < _STAMP_CHARS if self._pictures else not letters and self._curves > _MIN_CURVES
 
     def extracted(self) -> Extracted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -13,7 +12,7 @@ from itertools import chain, pairwise, takewhile, zip_longest
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
-from core.text import close_gaps, is_spaced_out, scrub
+from core.text import close_gaps, is_spaced_out
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import Outline, width
 
@@ -274,22 +273,6 @@ def _fields(lines: Sequence[str]) -> dict[str, str]:
             break
         fields.setdefault(match["name"].lower(), match["value"].strip())
     return fields
-
-
-# Some fonts map a character to the radical that looks the same, or two letters to their ligature, which
-# nobody searches for. NFKC turns ligatures and Kangxi radicals into what people type. Below are the other
-# radicals that stand for a whole character, and the dash that Chinese fonts use for "—":
-_AS_TYPED = {
-    code: unicodedata.normalize("NFKC", chr(code))
-    for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
-} | str.maketrans(
-    "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳―",
-    "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟—",
-)
-
-
-def as_typed(text: str) -> str:
-    return scrub(text).translate(_AS_TYPED)
 
 
 # Where titles are among the lines of a page.

@@ -146,6 +146,18 @@ def test_a_chinese_font_that_only_numbers_its_characters_is_read() -> None:
     assert parsed.sections[0].text == "年假十天差旅 10"
 
 
+def test_glyphs_of_unknown_characters_are_left_out_and_a_page_of_them_is_one_for_text_recognition() -> None:
+    """Discriminates: storing the glyphs' numbers as text, which says nothing and is found by nothing."""
+    glyphs = "".join(map(chr, range(400, 420)))
+    looks = {glyphs: "F5 12", glyphs[:9]: "F5 12"}
+    parsed = parse_document(
+        "a.pdf", pdf([["规定", "年假十天，须提前三天申请，由直属主管批准。"], [glyphs, "规定"]], looks)
+    )
+    assert parsed.scanned == (2,)
+    half = parse_document("a.pdf", pdf([["年假十天，须提前三天申请，由直属主管批准。", glyphs[:9]]], looks))
+    assert (half.scanned, half.sections[0].text) == ((), "年假十天，须提前三天申请，由直属主管批准。")
+
+
 PROSE = [
     "The office keeps the records of every boat that enters or leaves the harbour for ten",
     "years from the day on which the boat was entered, and shows them to whoever can prove",
