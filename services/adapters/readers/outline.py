@@ -37,16 +37,18 @@ def width(line: str) -> int:
 
 def markdown_table(rows: Rows) -> str:
     """Markdown, as far as a row fits into a chunk with the header. The first row is the header; short rows
-    are padded.
+    are padded, empty columns left out.
 
     A row longer than ROW_TOKENS, and every row under a header longer than HEADER_TOKENS, becomes a paragraph
     of `header: value` lines without its empty cells: separated from its header it would be meaningless.
     """
     width = max((len(row) for row in rows), default=0)
-    if not width:
-        return ""
     cells = [[" ".join(cell.split()) for cell in row] + [""] * (width - len(row)) for row in rows]
-    head = f"{_line(cells[0])}\n|{' --- |' * width}"
+    columns = [column for column in range(width) if any(row[column] for row in cells)]
+    if not columns:
+        return ""
+    cells = [[row[column] for column in columns] for row in cells]
+    head = f"{_line(cells[0])}\n|{' --- |' * len(columns)}"
     if len(cells) == 1:
         return head
     parts: list[str] = []

@@ -220,7 +220,12 @@ def _children(parent: _Element, tag: str) -> Iterator[_Element]:
 _HEADING_STYLE = re.compile(r"(?:heading|标题|標題)\s*([1-9])$", re.IGNORECASE)
 _TITLE_STYLES = ("title", "标题", "標題")
 _LIST_STYLE = re.compile(r"list|列表|项目符号", re.IGNORECASE)
-_CONTENTS_STYLE = re.compile(r"(?:toc|目录|目錄)\s*[1-9]$", re.IGNORECASE)
+# A table of contents or of figures, and the heading above it, which is based on a chapter's.
+_CONTENTS_STYLE = re.compile(
+    r"(?:toc|contents|.*目录|.*目錄)\s*[1-9]$|(?:toc|contents)\s*(?:heading|标题|標題)\s*\d?$"
+    r"|table of figures$|图表目录$|圖表目錄$",
+    re.IGNORECASE,
+)
 _NOTES = {"footnote": RELATIONSHIP_TYPE.FOOTNOTES, "endnote": RELATIONSHIP_TYPE.ENDNOTES}
 _MARGINS = (RELATIONSHIP_TYPE.HEADER, RELATIONSHIP_TYPE.FOOTER)
 _PAGE_NUMBER = re.compile(r"(?:page|of|第|页|頁|共|[\W\d_])+$", re.IGNORECASE)
@@ -274,7 +279,8 @@ class _Document:
         if style not in self._styles:
             self._styles[style] = _style_of(paragraph)
         name, level = self._styles[style]
-        return _Paragraph(paragraph, text_of(element), name, level or _outline_level(element))
+        text = "" if _CONTENTS_STYLE.match(name) else text_of(element)
+        return _Paragraph(paragraph, text, name, level or _outline_level(element))
 
     def _blocks(self, elements: Iterable[_Element], depth: int) -> None:
         for element in elements:
@@ -290,7 +296,7 @@ class _Document:
         text, level = paragraph.text, paragraph.level or self._levels.get(element)
         if level and text:
             self._outline.heading(level, " ".join(f"{(label or '').removeprefix(BULLET)}{text}".split()))
-        elif text and not _CONTENTS_STYLE.match(paragraph.style):
+        elif text:
             if label is None and _LIST_STYLE.match(paragraph.style):
                 label = BULLET
             self._outline.block(f"{label or ''}{text}")

@@ -57,7 +57,7 @@ def blocks(shapes: Iterable[BaseShape], depth: int = 0) -> Iterator[str]:
         elif _any(shape).has_table:
             yield _table(_any(shape).table)
         elif _any(shape).has_chart:
-            yield _chart(_any(shape).chart)
+            yield _chart(_any(shape).chart_part._element)
         else:
             yield "\n".join(_diagram(shape))
 
@@ -107,29 +107,55 @@ def _fill_downwards(table: Table, rows: list[list[str]]) -> None:
                 covered[column] = covered[column] or rows[top][column]
 
 
-def _chart(chart: Any) -> str:
-    """A chart's title, and its figures as a table."""
-    title = (
-        clean(chart.chart_title.text_frame.text)
-        if chart.has_title and chart.chart_title.has_text_frame
-        else ""
+def _chart(space: etree._Element) -> str:
+    """A chart's title, and its figures as a table for each of its plots. From its XML: python-pptx knows no
+    three-dimensional, stock or surface chart."""
+    title = _chart_words(space, "chart/title")
+    plots = (child for child in _all(space, "chart/plotArea/*") if _all(child, "ser"))
+    return "\n\n".join(filter(None, [title, *map(_plot, plots)]))
+
+
+def _plot(plot: etree._Element) -> str:
+    series = sorted(_all(plot, "ser"), key=_order)
+    named = next((each for each in (*_all(plot, "ser/cat"), *_all(plot, "ser/xVal"))), None)
+    names = _points(named)
+    figures = [_figures(each, plot) for each in series]
+    header = ["", *(_chart_words(each, "tx") for each in series)]
+    rows = (
+        [names.get(index, str(index + 1)), *(each.get(index, "") for each in figures)]
+        for index in sorted(set(names).union(*figures))
     )
-    tables = []
-    for plot in chart.plots:
-        series = []
-        for line in plot.series:
-            percent = _is_percent(line._element, plot._element)
-            series.append((clean(str(line.name)), [_figure(value, percent) for value in line.values]))
-        rows = [["", *(name for name, _ in series)]]
-        for index, category in enumerate(plot.categories):
-            rows.append(
-                [
-                    clean(str(category)),
-                    *(values[index] if index < len(values) else "" for _, values in series),
-                ]
-            )
-        tables.append(markdown_table(rows))
-    return "\n\n".join(filter(None, [title, *tables]))
+    return markdown_table([header, *rows])
+
+
+def _order(series: etree._Element) -> int:
+    value = next((each.get("val", "0") for each in _all(series, "order")), "0")
+    return int(value) if value.isdecimal() else 0
+
+
+def _figures(series: etree._Element, plot: etree._Element) -> dict[int, str]:
+    percent = _is_percent(series, plot)
+    values = next((each for each in (*_all(series, "val"), *_all(series, "yVal"))), None)
+    return {index: _figure(text, percent) for index, text in _points(values).items()}
+
+
+def _points(values: etree._Element | None) -> dict[int, str]:
+    """The cached texts by their index. Of categories with several levels, the innermost."""
+    if values is None:
+        return {}
+    level = next(values.iter(f"{_CHART}lvl"), values)
+    points = ((point.get("idx", ""), _chart_words(point, "v")) for point in level.iter(f"{_CHART}pt"))
+    return {int(index): text for index, text in points if index.isdecimal() and text}
+
+
+def _all(element: etree._Element, path: str) -> list[etree._Element]:
+    return element.findall("/".join(step if step == "*" else f"{_CHART}{step}" for step in path.split("/")))
+
+
+def _chart_words(element: etree._Element, path: str) -> str:
+    """The text below the path, whether it is written there or copied from a sheet's cell."""
+    words = (_CHART + "v", _DRAWING + "t")
+    return clean(" ".join(each.text or "" for part in _all(element, path) for each in part.iter(*words)))
 
 
 def _is_percent(series: etree._Element, plot: etree._Element) -> bool:
@@ -144,9 +170,11 @@ def _is_percent(series: etree._Element, plot: etree._Element) -> bool:
     return any("%" in _LITERAL.sub("", code or "") for code in codes)
 
 
-def _figure(value: float | None, percent: bool) -> str:
-    if value is None:
-        return ""
+def _figure(text: str, percent: bool) -> str:
+    try:
+        value = float(text)
+    except ValueError:
+        return text
     return f"{value * 100:.6g}%" if percent else f"{value:.15g}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import BytesIO
 from typing import Any
 
@@ -12,7 +13,7 @@ from docx.enum.style import WD_STYLE_TYPE
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 from PIL import Image
-from pptx.chart.data import CategoryChartData
+from pptx.chart.data import CategoryChartData, XyChartData
 from pptx.enum.chart import XL_CHART_TYPE
 
 from core.errors import UnreadableDocumentError
@@ -94,11 +95,15 @@ def test_moved_text_is_read_at_its_new_position() -> None:
 
 
 def test_a_table_of_contents_is_not_read() -> None:
+    """Nor its heading, which is based on a chapter's: the text below is not the contents'."""
     document = docx.Document()
-    document.styles.add_style("toc 1", WD_STYLE_TYPE.PARAGRAPH)
-    document.add_paragraph("Chapter One ... 3", style="toc 1")
+    for name in ("toc 1", "table of figures", "WPSOffice手动目录 1"):
+        document.styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH)
+        document.add_paragraph("Chapter One ... 3", style=name)
+    document.add_paragraph("Contents", style="TOC Heading")
     document.add_paragraph("Body.")
-    assert [section.text for section in parse_document("a.docx", docx_bytes(document)).sections] == ["Body."]
+    sections = parse_document("a.docx", docx_bytes(document)).sections
+    assert [(section.heading, section.text) for section in sections] == [((), "Body.")]
 
 
 def test_a_table_of_one_cell_is_a_frame_around_text() -> None:
@@ -162,6 +167,30 @@ def chart_rows(number_format: str, labels: str = "", shares: bool = False) -> li
     saved = BytesIO()
     slides.save(saved)
     return parse_document("a.pptx", saved.getvalue()).sections[0].text.split("\n")[-2:]
+
+
+@pytest.mark.parametrize("kind", ["pie3DChart", "bar3DChart", "line3DChart", "ofPieChart", "stockChart"])
+def test_a_chart_of_every_kind_is_read_and_none_makes_its_presentation_unreadable(kind: str) -> None:
+    """Discriminates: a library that knows only flat charts."""
+    plain = fixture("launch.pptx")
+    name = next(each for each in members_of(plain) if each.startswith("ppt/charts/chart"))
+    chart = re.sub(rb"c:\w+Chart>", f"c:{kind}>".encode(), members_of(plain)[name])
+    sections = parse_document("a.pptx", with_members(plain, {name: chart})).sections
+    assert sections == parse_document("a.pptx", plain).sections
+
+
+def test_the_points_of_a_scatter_chart_are_rows() -> None:
+    untyped: Any = XyChartData
+    slides, data = pptx.Presentation(), untyped()
+    series = data.add_series("Speed")
+    series.add_data_point(2.5, 10)
+    series.add_data_point(5, 40)
+    slide = slides.slides.add_slide(slides.slide_layouts[6])
+    slide.shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, 0, 0, 1_000_000, 1_000_000, data)
+    saved = BytesIO()
+    slides.save(saved)
+    text = parse_document("a.pptx", saved.getvalue()).sections[0].text
+    assert text.endswith("|  | Speed |\n| --- | --- |\n| 2.5 | 10 |\n| 5 | 40 |")
 
 
 def test_a_title_across_all_columns_of_a_slides_table_is_put_above_it() -> None:
