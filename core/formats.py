@@ -64,15 +64,16 @@ FORMATS = {
     **dict.fromkeys(_LANGUAGES, DocumentFormat.CODE),
 }
 # Formats that people have and we cannot read → the format that the original program can save them as.
-SAVE_AS = {
-    **dict.fromkeys((".doc", ".docm", ".dot", ".dotx", ".wps", ".rtf", ".odt", ".pages"), "DOCX"),
-    **dict.fromkeys((".xls", ".xlsb", ".xlt", ".xltx", ".et", ".ods", ".numbers"), "XLSX"),
-    **dict.fromkeys((".ppt", ".pptm", ".pps", ".ppsx", ".pot", ".potx", ".dps", ".odp", ".key"), "PPTX"),
-    **dict.fromkeys((".mhtml", ".mht", ".webarchive"), "HTML"),
-    **dict.fromkeys((".mobi", ".azw", ".azw3"), "EPUB"),
-    **dict.fromkeys((".msg",), "EML"),
-    **dict.fromkeys((".caj", ".ofd", ".djvu", ".ps"), "PDF"),
+_SAVE_AS = {
+    "DOCX": "doc docm dot dotx dotm wps wpt rtf odt ott fodt pages hwp hwpx wpd",
+    "XLSX": "xls xlsb xlt xltx xltm et ett ods ots fods numbers dif dbf mdb accdb",
+    "PPTX": "ppt pptm pps ppsx ppsm pot potx potm dps dpt odp otp fodp key",
+    "HTML": "mhtml mht webarchive",
+    "EPUB": "mobi azw azw3 fb2",
+    "EML": "msg oft mbox pst",
+    "PDF": "caj ofd djvu ps xps oxps one pub vsd vsdx mpp xmind",
 }
+SAVE_AS = {f".{ending}": better for better, endings in _SAVE_AS.items() for ending in endings.split()}
 PICTURES = (
     ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jfif",
 )  # fmt: skip

@@ -226,13 +226,13 @@ class Upload {
 const FORM_BYTES = 2_000; // the overhead of the form
 // Common formats that the server cannot read, by the format that their own programs can save them as.
 const SAVE_AS = new Map(Object.entries({
-  DOCX: "doc docm dot dotx wps rtf odt pages",
-  XLSX: "xls xlsb xlt xltx et ods numbers",
-  PPTX: "ppt pptm pps ppsx pot potx dps odp key",
+  DOCX: "doc docm dot dotx dotm wps wpt rtf odt ott fodt pages hwp hwpx wpd",
+  XLSX: "xls xlsb xlt xltx xltm et ett ods ots fods numbers dif dbf mdb accdb",
+  PPTX: "ppt pptm pps ppsx ppsm pot potx potm dps dpt odp otp fodp key",
   HTML: "mhtml mht webarchive",
-  EPUB: "mobi azw azw3",
-  EML: "msg",
-  PDF: "caj ofd djvu ps",
+  EPUB: "mobi azw azw3 fb2",
+  EML: "msg oft mbox pst",
+  PDF: "caj ofd djvu ps xps oxps one pub vsd vsdx mpp xmind",
 }).flatMap(([better, endings]) => endings.split(" ").map((ending) => [`.${ending}`, better])));
 const PICTURES = new Set(".png .jpg .jpeg .gif .bmp .webp .tif .tiff .heic .heif .avif .jfif".split(" "));
 const RECOGNISED = ".jpg"; // readable where text recognition is installed
