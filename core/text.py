@@ -52,6 +52,7 @@ _MIN_DISTINCT = 15  # characters; columns of a calendar or of answers have fewer
 _MIN_SPACED_PER_ADJACENT = 4  # per pair of adjacent characters
 _SAMPLE_CHARS = 200_000
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
+_BREAK_HINTS = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
 _TABLE_RULE = re.compile(r"[ ]*+\|?+[ ]*+:?+-++:?+[ ]*+(?:\|[ ]*+:?+-*+:?+[ ]*+)*+$")
 ITEM = re.compile(
@@ -69,6 +70,12 @@ def scrub(text: str) -> str:
         return text
     text = _LINE_BREAKS.sub("\n", text.replace("\0", ""))
     return _SURROGATES.sub("\ufffd", text)
+
+
+def without_break_hints(text: str) -> str:
+    """Remove soft hyphens and other invisible signs of where a line may break: no form of a word with them
+    in it would be found. Joiners, which change how letters look, stay."""
+    return text if text.isascii() else text.translate(_BREAK_HINTS)
 
 
 def is_spaced_out(text: str) -> bool:

@@ -27,7 +27,7 @@ from llama_index.core.schema import Document
 from core.errors import EmptyFileError, UnreadableDocumentError, UnsupportedMediaError
 from core.formats import DocumentFormat, format_of, language_of
 from core.knowledge import ParsedDocument, Section
-from core.text import scrub
+from core.text import scrub, without_break_hints
 from services.knowledge.parsing.dates import HEAD_CHARS, DateClues, document_date
 from services.knowledge.parsing.pieces import Scans, too_complex
 
@@ -122,11 +122,12 @@ def _sections(documents: Iterable[Document]) -> tuple[Section, ...]:
     sections: list[Section] = []
     char_start = 0
     for document in documents:
-        text = scrub(document.text).strip()
+        starts = tuple(document.metadata.get("page_starts", ()))
+        text = scrub(document.text)
+        text = (text if starts else without_break_hints(text)).strip()  # the starts are places in the text
         if not text:
             continue
-        starts = tuple(document.metadata.get("page_starts", ()))
-        heading = tuple(str(title) for title in document.metadata.get("heading", ()))
+        heading = tuple(without_break_hints(str(title)) for title in document.metadata.get("heading", ()))
         sections.append(Section(text, heading, document.metadata.get("page"), char_start, starts))
         char_start += len(text) + len(SECTION_BREAK)
     return tuple(sections)
@@ -138,6 +139,8 @@ MAX_MEMBERS = 1_000
 MAX_EXPANDED_BYTES = 200_000_000
 MAX_RATIO = 100
 RATIO_COUNTS_FROM_BYTES = 1_000_000
+# Drawings and previews of embedded files: mostly one colour, so that a harmless one shrinks a thousandfold.
+_DRAWINGS, _DRAWING_BYTES = (".emf", ".wmf", ".bmp", ".bin", ".tif", ".tiff", ".pict"), 50_000_000
 _PIECE_BYTES = 1 << 18
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the only ones that these formats allow
 _ENCRYPTED_FLAG = 1
@@ -204,7 +207,7 @@ def _check_members(members: list[zipfile.ZipInfo]) -> None:
     if any(member.compress_type not in _PACKINGS for member in members):
         raise _unsafe("it is packed in a way that documents never are")
     for member in members:
-        _check_ratio(member.file_size, max(member.compress_size, 0))
+        _check_ratio(member, member.file_size)
     _check_expanded(sum(member.file_size for member in members))
 
 
@@ -217,7 +220,7 @@ def _unpack(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo], kind: 
         for piece in checked:
             expanded += len(piece)
             _check_expanded(expanded)
-            _check_ratio(expanded - before, member.compress_size)
+            _check_ratio(member, expanded - before)
 
 
 def _pieces(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -249,8 +252,11 @@ def _check_expanded(expanded_bytes: int) -> None:
         raise _unsafe(f"unpacked it takes more than {MAX_EXPANDED_BYTES // 1_000_000} MB")
 
 
-def _check_ratio(expanded_bytes: int, packed_bytes: int) -> None:
-    if expanded_bytes > RATIO_COUNTS_FROM_BYTES and expanded_bytes > MAX_RATIO * max(1, packed_bytes):
+def _check_ratio(member: zipfile.ZipInfo, expanded_bytes: int) -> None:
+    is_drawing = member.filename.lower().endswith(_DRAWINGS)
+    if expanded_bytes <= (_DRAWING_BYTES if is_drawing else RATIO_COUNTS_FROM_BYTES):
+        return
+    if expanded_bytes > MAX_RATIO * max(1, member.compress_size):
         raise _unsafe(f"a file in it unpacks to more than {MAX_RATIO} times its size")
 
 

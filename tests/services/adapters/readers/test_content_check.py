@@ -14,7 +14,7 @@ from core.errors import BadRequestError, UnreadableDocumentError, UnsupportedMed
 from core.formats import DocumentFormat
 from services.adapters.readers.documents import check_archive, parse_document
 from tests.support.machine import at_most
-from tests.support.stores.documents import FIXTURES, OFFICE, fixture, members_of, with_members
+from tests.support.stores.documents import FIXTURES, OFFICE, fixture, members_of, sections_of, with_members
 from tests.support.stores.make_files import archive
 
 MAIN_PARTS = {
@@ -89,6 +89,16 @@ def test_members_that_share_their_bytes_are_refused() -> None:
     directory = first + entry * 200
     end = tail[:8] + struct.pack("<HHI", 201, 201, len(directory)) + tail[16:]
     assert code_of("a.xlsx", packed[: packed.index(b"PK\x01\x02")] + directory + end) == "archive_limit"
+
+
+@pytest.mark.parametrize("name", OFFICE)
+def test_a_drawing_that_shrinks_a_thousandfold_does_no_harm(name: str) -> None:
+    """Office programs store previews of embedded files like this. It has a limit, too."""
+    folder = MAIN_PARTS[f"a.{name.rpartition('.')[2]}"].partition("/")[0]
+    drawing = {f"{folder}/media/image1.emf": bytes(3_000_000), f"{folder}/embeddings/o.bin": bytes(3_000_000)}
+    assert parse_document(name, with_members(fixture(name), drawing)).sections == tuple(sections_of(name))
+    huge = {f"{folder}/media/image1.emf": bytes(60_000_000)}
+    assert code_of(name, with_members(fixture(name), huge)) == "archive_limit"
 
 
 @EVERY_KIND
