@@ -86,6 +86,7 @@ class _Page:
         self._outline = Outline()
         self._outline.heading(1, title)
         self._title_level = 1 if title else 0
+        self._repeated = title  # by the page's first heading
         self._words: list[str] = []
         self._bullet = ""
         self._layouts: frozenset[int] = frozenset()
@@ -137,7 +138,10 @@ class _Page:
         elif tag == "pre":
             self._outline.block(fenced(text_of(steps).strip("\n")))
         else:
-            self._outline.heading(int(tag[1]) + self._title_level, " ".join(text_of(steps).split()))
+            words, repeated = " ".join(text_of(steps).split()), self._repeated
+            self._repeated = "" if words else repeated
+            if not words or words != repeated:
+                self._outline.heading(int(tag[1]) + self._title_level, words)
 
     def _flush(self) -> None:
         if not self._words:
@@ -186,10 +190,11 @@ class _Definition:
 
 
 def _layouts(page: LexborHTMLParser) -> frozenset[int]:
-    """The layout tables: they contain headings, code or other tables."""
+    """The layout tables: they contain headings, code or other tables, or only one column of text."""
     layouts: set[int] = set()
     visited: set[int] = set()
-    for whole in page.css("table, pre, h1, h2, h3, h4, h5, h6") if page.css_first("table") else ():
+    tables = page.css("table")
+    for whole in page.css("table, pre, h1, h2, h3, h4, h5, h6") if tables else ():
         node = whole.parent
         while node is not None and node.mem_id not in visited:
             visited.add(node.mem_id)
@@ -197,7 +202,15 @@ def _layouts(page: LexborHTMLParser) -> frozenset[int]:
                 layouts.add(node.mem_id)
                 break
             node = node.parent
-    return frozenset(layouts)
+    return frozenset(table.mem_id for table in tables if table.mem_id in layouts or _is_one_column(table))
+
+
+def _is_one_column(table: LexborNode) -> bool:
+    """Whether no row has text in more than one cell. A list under a header is a table, though; beside
+    pictures it is not."""
+    rows = [row.css("td, th") for row in table.css("tr")]
+    is_list = table.css_first("th") is not None and all(len(row) <= 1 for row in rows)
+    return not is_list and all(sum(bool(cell.text().strip()) for cell in row) <= 1 for row in rows)
 
 
 _META_PUBLISHED = (

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 TEXT = "-text"
 _SKIPPED = frozenset(
-    ("script", "style", "nav", "noscript", "template", "head", "title", "svg", "iframe", "object")
+    (
+        "script",
+        "style",
+        "nav",
+        "noscript",
+        "template",
+        "head",
+        "title",
+        "svg",
+        "iframe",
+        "object",
+        "select",
+        "datalist",
+    )
 )
 _ALWAYS_SHOWN = ("html", "body")  # many pages hide themselves until their script has run
 
@@ -89,8 +103,9 @@ _MIN_MAIN_CHARS = 200
 
 
 def hide_clutter(page: LexborHTMLParser) -> None:
-    """Set `hidden` on everything around the text of a saved page: header and footer, banners, buttons, and
-    all outside its `main` (or only article). What contains the only h1 is kept. Linear time."""
+    """Set `hidden` on everything around the text of a saved page: header and footer, banners, buttons, lists
+    of links to its neighbours and its own headings, and all outside its `main` (or only article). What
+    contains the only h1 is kept. Linear time."""
     if page.root is None:
         return
     titles = sum(1 for title in page.css("h1") if not is_hidden(title))
@@ -100,6 +115,8 @@ def hide_clutter(page: LexborHTMLParser) -> None:
     main = _main(page)
     if main is not None:
         _hide_around(main, keeps_title=titles > 0 and main.css_first("h1") is None)
+    for node in _link_lists(page.root):
+        node.attrs["hidden"] = ""
 
 
 def _clutter(root: LexborNode) -> Iterator[LexborNode]:
@@ -127,6 +144,102 @@ def _is_clutter(node: LexborNode, *, in_section: bool, in_label: bool) -> bool:
     if in_section or role not in ("", "complementary"):
         return False
     return tag in ("footer", "aside") or (tag == "header" and node.css_first("h1") is None)
+
+
+# What programs that make manuals, wikis and blogs call it (DocBook, Publican, Sphinx, MediaWiki, MkDocs …).
+_NAVIGATION = frozenset(
+    ("navheader", "navfooter", "docnav", "toc", "toctree-wrapper", "table-of-contents", "list-of-figures",
+     "list-of-tables", "list-of-examples", "breadcrumb", "breadcrumbs", "pagination", "nav-panel",
+     "nav-links", "sphinxsidebar", "catlinks", "navbox", "printfooter", "cookie-banner", "cookie-notice")
+)  # fmt: skip
+_MARKS = frozenset(("headerlink", "hash-link", "header-anchor", "anchor-link", "mw-editsection"))  # ¶ [edit]
+_BOXES = frozenset(("div", "p", "ul", "ol", "dl", "table", "span", "section"))
+_LISTS = frozenset(("ul", "ol", "dl", "table"))
+_NEIGHBOURS = frozenset(("next", "prev", "previous", "up"))
+_MAX_OTHER_CHARS, _OTHER_SHARE = 200, 0.2
+_MIN_LINKS = 3
+
+
+@dataclass(slots=True)
+class _Box:
+    """What a block holds: characters in links and others; links, how many of them lead elsewhere on the page
+    and how many to the page before, after or above."""
+
+    node: LexborNode
+    linked: int = 0
+    other: int = 0
+    links: int = 0
+    inner: int = 0
+    neighbours: int = 0
+    titles: int = 0
+
+    def add(self, box: _Box) -> None:
+        self.linked += box.linked
+        self.other += box.other
+        self.links += box.links
+        self.inner += box.inner
+        self.neighbours += box.neighbours
+        self.titles += box.titles
+
+    def enter(self, node: LexborNode) -> None:
+        self.titles += node.tag == "h1"
+        if node.tag == "a" and (href := node.attributes.get("href")):
+            self.links += 1
+            self.inner += href.startswith("#") and len(href) > 1
+            self.neighbours += not _NEIGHBOURS.isdisjoint((node.attributes.get("rel") or "").lower().split())
+
+    @property
+    def is_navigation(self) -> bool:
+        if self.titles:
+            return False
+        if not _NAVIGATION.isdisjoint(_names(self.node)) and self.other <= _MAX_OTHER_CHARS:
+            return True
+        if self.neighbours and self.links > 1 and self.other <= self.linked:
+            return True
+        is_own = self.links >= _MIN_LINKS and self.inner == self.links
+        return is_own and self.node.tag in _LISTS and self.other <= _OTHER_SHARE * self.linked
+
+
+def _link_lists(root: LexborNode) -> list[LexborNode]:
+    """The blocks that only lead to other places, whose words would match every question, and the marks beside
+    headings; only the marks if hardly any other text would be left: the page is a table of contents."""
+    hidden: list[LexborNode] = []
+    marks: list[LexborNode] = []
+    boxes, in_link = [_Box(root)], 0
+    steps = visible(root)
+    for step, node in steps:
+        if step is Step.TEXT:
+            size = len((node.text_content or "").strip())
+            boxes[-1].linked += size if in_link else 0
+            boxes[-1].other += 0 if in_link else size
+        elif step is Step.ENTER and not _MARKS.isdisjoint(_names(node)):
+            marks.append(node)
+            for _ in rest_of(node, steps):
+                pass
+        else:
+            in_link += (1 if step is Step.ENTER else -1) * (node.tag == "a")
+            _box_step(boxes, step, node, hidden)
+    return [*marks, *hidden] if boxes[0].other + boxes[0].linked >= _MIN_MAIN_CHARS else marks
+
+
+def _box_step(boxes: list[_Box], step: Step, node: LexborNode, hidden: list[LexborNode]) -> None:
+    if step is Step.ENTER:
+        boxes[-1].enter(node)
+        if node.tag in _BOXES:
+            boxes.append(_Box(node))
+    elif node.tag in _BOXES:
+        box = boxes.pop()
+        if box.is_navigation:
+            hidden.append(box.node)
+        else:
+            boxes[-1].add(box)
+
+
+def _names(node: LexborNode) -> list[str]:
+    attributes = node.attributes
+    return (
+        f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower().split() if attributes else []
+    )
 
 
 def _main(page: LexborHTMLParser) -> LexborNode | None:

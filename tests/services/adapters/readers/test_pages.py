@@ -158,6 +158,86 @@ def test_the_text_of_a_page_is_kept(page: str) -> None:
     assert "x-text" in str(sections("a.html", page))
 
 
+PROSE = "<p>" + "Feed the scanner face down. " * 10 + "</p>"
+CONTENTS = '<li><a href="#a">Feeder</a></li><li><a href="#b">Glass</a></li><li><a href="#c">Lamp</a></li>'
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        '<div class="navheader"><table><tr><th colspan="3">2. Jams</th></tr><tr><td><a href="a">Prev</a></td>'
+        '<th>Part I. Feeder</th><td><a href="c">Next</a></td></tr></table></div>',
+        '<ul class="docnav top"><li><a href="a">Feeder</a></li><li><a href="c">Next</a></li></ul>',
+        '<div class="toc"><p>Contents</p><dl><dt><a href="b.html#x">2.1. Feeder</a></dt></dl></div>',
+        '<div id="toc"><h2>Feeder</h2><ul><li><a href="#x">1 Jams</a></li></ul></div>',
+        '<p>Next: <a rel="next" href="c">Glass</a>, Up: <a rel="up" href="b">Feeder manual</a></p>',
+        f"<h2>Contents</h2><ol>{CONTENTS}</ol>",
+        f"<ul>{CONTENTS}</ul>",
+        "<p>Country <select><option>Feeder<option>Glass</select></p>",
+        '<h2>Jams <a class="headerlink" href="#jams">Feeder</a></h2>',
+    ],
+)
+def test_links_to_neighbours_and_a_pages_own_contents_are_not_read(links: str) -> None:
+    """As manuals have them on each page: they hold the words of all pages. Discriminates: any of the ways."""
+    text = str(sections("a.html", f"<h1>Manual</h1>{links}{PROSE}<p>Glass is fragile.</p>"))
+    assert "Feeder" not in text
+    assert "Glass is fragile." in text
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        '<ul><li><a href="a">Feeder</a></li><li><a href="b">Glass</a></li><li><a href="c">Lamp</a></li></ul>',
+        f'<div class="toc">{PROSE} Feeder</div>',
+        '<ol><li id="1">See the Feeder Handbook, 2024 <a href="#r1">↩</a></li></ol>',
+        '<p>The <a rel="next" href="c">next page</a> explains how the Feeder is cleaned after a jam.</p>',
+        f'<ul><li><a href="#a">Open the lid</a> of the Feeder and pull the sheet</li>{CONTENTS}</ul>',
+    ],
+)
+def test_links_that_say_something_are_kept(links: str) -> None:
+    assert "Feeder" in str(sections("a.html", f"<h1>Manual</h1>{links}{PROSE}"))
+
+
+def test_a_page_that_is_a_table_of_contents_is_read() -> None:
+    assert "Lamp" in str(sections("a.html", f'<h1>Manual</h1><ul class="toc">{CONTENTS}</ul>'))
+
+
+def test_the_title_is_not_repeated_as_the_first_heading() -> None:
+    page = (
+        f"<title>2. Jams</title><h2>2. Jams</h2>{PROSE}<h3>2.1. Feeder</h3><p>Pull.</p><h2>Notes</h2><p>x</p>"
+    )
+    assert [path for path, _ in sections("a.html", page)] == [
+        "2. Jams",
+        "2. Jams > 2.1. Feeder",
+        "2. Jams > Notes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (
+            '<td rowspan="2"><img src="i.png"></td><th>Note</th></tr><tr><td>Wait.<p>Then open.',
+            "Note\n\nWait.\n\nThen open.",
+        ),
+        ("<td>Wait.<ul><li>one<li>two</ul>", "Wait.\n\n- one\n\n- two"),
+        ("<td></td><td></td><td>", ""),
+        ("<th>Part<td></td><th>Price</th></tr><tr><td>Lamp<td></td><td>9",
+         "| Part | Price |\n| --- | --- |\n| Lamp | 9 |"),
+        ("<th>Part</th></tr><tr><td>Lamp", "| Part |\n| --- |\n| Lamp |"),
+    ],
+)  # fmt: skip
+def test_a_table_around_a_text_is_no_table_and_empty_columns_are_left_out(rows: str, text: str) -> None:
+    page = f"<p>before</p><table><tr>{rows}</td></tr></table><p>after</p>"
+    assert sections("a.html", page) == [("", "\n\n".join(filter(None, ("before", text, "after"))))]
+
+
+def test_words_are_read_without_the_places_where_they_may_break() -> None:
+    """A search would find none of the parts. The joiner within a Persian word stays."""
+    page = "<h2>Hand&shy;buch</h2><p>Garan&shy;tie&shy;zeit, get&#8203;User&#8288;Name, می&zwnj;خواهم</p>"
+    assert sections("a.html", page) == [("Handbuch", "Garantiezeit, getUserName, می\u200cخواهم")]
+
+
 def test_html_in_a_mail_keeps_its_header_and_footer() -> None:
     mail = "Subject: a\nContent-Type: text/html\n\n<header>head</header><p>text</p><footer>foot</footer>"
     assert [text for _, text in sections("a.eml", mail)] == ["head\n\ntext\n\nfoot"]

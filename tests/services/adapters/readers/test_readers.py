@@ -133,9 +133,9 @@ def test_html_in_a_declared_encoding_is_decoded_with_it() -> None:
 
 
 def test_a_table_that_lays_out_a_page_is_read_as_a_page() -> None:
-    inner = "<table><tr><td>x</td></tr></table>"
+    inner = "<table><tr><td>x</td><td>y</td></tr></table>"
     page = f"<table><tr><td><h1>Title</h1><p>body</p></td><td>{inner}</td></tr></table>"
-    assert outline("a.html", page) == [("Title", "body\n\n| x |\n| --- |")]
+    assert outline("a.html", page) == [("Title", "body\n\n| x | y |\n| --- | --- |")]
 
 
 def test_deeply_nested_html_does_not_overflow_the_stack() -> None:
