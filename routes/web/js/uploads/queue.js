@@ -229,7 +229,7 @@ const SAVE_AS = new Map(Object.entries({
   DOCX: "doc docm dot dotx dotm wps wpt rtf odt ott fodt pages hwp hwpx wpd",
   XLSX: "xls xlsb xlt xltx xltm et ett ods ots fods numbers dif dbf mdb accdb",
   PPTX: "ppt pptm pps ppsx ppsm pot potx potm dps dpt odp otp fodp key",
-  HTML: "mhtml mht webarchive",
+  HTML: "webarchive",
   EPUB: "mobi azw azw3 fb2",
   EML: "msg oft mbox pst",
   PDF: "caj ofd djvu ps xps oxps one pub vsd vsdx mpp xmind",

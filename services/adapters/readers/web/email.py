@@ -102,6 +102,7 @@ _MAX_TEXT_BYTES = 200_000
 _MAX_FILES = 20
 _MAX_FILE_BYTES = 10_000_000  # for all files of one mail together
 _NOT_READ = " (not read)"
+_NOT_FOR_PEOPLE = ("text/css", "text/javascript", "text/x-amp-html")
 _MAX_PARTS = 1_000
 _MAX_DEPTH = 50
 _MAX_MESSAGES = 20
@@ -166,7 +167,7 @@ class _Reading:
                 self._read(inner, level, attached, depth + 1)
         elif kind == "text/html":
             self._html(body_text(part), level)
-        elif kind.startswith("text/"):
+        elif kind.startswith("text/") and kind not in _NOT_FOR_PEOPLE:
             add_mail_text(self.outline, body_text(part).replace("\r\n", "\n"), level)
 
     def _html(self, text: str, level: int) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from email import message_from_bytes, policy
 from typing import Any
 
 from llama_index.core.readers.base import BaseReader
@@ -34,6 +35,8 @@ from services.adapters.readers.web.tree import (
 )
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
+_ARCHIVE_HEAD_BYTES, _MAX_BOUNDARIES, _PAGE_TYPES = 4096, 50, ("text/html", "application/xhtml+xml")
+_DECLARED = re.compile(r"""charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _WHOLE = frozenset(("table", "pre", *_HEADINGS))
@@ -48,7 +51,7 @@ _BLOCKS = frozenset(
 
 class HtmlReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
-        text = decode_html(content)
+        text = _page_in_archive(content) or decode_html(content)
         page = parse_html(text)
         hide_clutter(page)
         if not _has_text(page):
@@ -59,6 +62,21 @@ class HtmlReader(BaseReader):
 def _has_text(page: LexborHTMLParser) -> bool:
     steps = visible(page.root) if page.root is not None else iter(())
     return any(step is Step.TEXT and (node.text_content or "").strip() for step, node in steps)
+
+
+def _page_in_archive(content: bytes) -> str:
+    """The page that a browser saved as a single file with its pictures (MHTML), like a mail; "" if none.
+    Programs also save such a file as .htm."""
+    head = content[:_ARCHIVE_HEAD_BYTES].lstrip().lower()
+    if head.startswith(b"<") or b"multipart/" not in head or content.count(b"boundary=") > _MAX_BOUNDARIES:
+        return ""
+    parts = message_from_bytes(content, policy=policy.compat32).walk()
+    page = next((part for part in parts if part.get_content_type() in _PAGE_TYPES), None)
+    body = page.get_payload(decode=True) if page is not None else None
+    if page is None or not isinstance(body, bytes):
+        return ""
+    declared = _DECLARED.search(str(page.get("Content-Type", "")))
+    return decode(body, declared[1]) if declared else decode_html(body)
 
 
 def decode_html(content: bytes) -> str:

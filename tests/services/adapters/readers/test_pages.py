@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from email.encoders import encode_base64
+from email.mime.multipart import MIMEMultipart
+from email.mime.nonmultipart import MIMENonMultipart
+from email.mime.text import MIMEText
 from pathlib import Path
 
 import pytest
@@ -236,6 +240,22 @@ def test_words_are_read_without_the_places_where_they_may_break() -> None:
     """A search would find none of the parts. The joiner within a Persian word stays."""
     page = "<h2>Hand&shy;buch</h2><p>Garan&shy;tie&shy;zeit, get&#8203;User&#8288;Name, می&zwnj;خواهم</p>"
     assert sections("a.html", page) == [("Handbuch", "Garantiezeit, getUserName, می\u200cخواهم")]
+
+
+@pytest.mark.parametrize(("name", "charset"), [("a.mhtml", "utf-8"), ("a.MHT", "gb2312"), ("a.htm", "utf-8")])
+def test_a_page_saved_as_a_single_file_is_read(name: str, charset: str) -> None:
+    """As browsers and Word save it. Discriminates: reading it as HTML, or its style sheet as text."""
+    style = MIMEText("p { color: red }", "css")
+    saved = MIMEMultipart("related", type="text/html")
+    saved["From"], saved["Subject"] = "<Saved by Blink>", "Jams"
+    page = "<h1>卡纸</h1><ul class=toc><li><a href=x>目录</a></ul><p>" + "打开盖子，取出纸张。" * 30 + "</p>"
+    body = MIMENonMultipart("text", "html", charset=charset)
+    body.set_payload(page.encode(charset))
+    encode_base64(body)
+    for part in (body, style):
+        saved.attach(part)
+    results = parse_document(name, saved.as_bytes()).sections
+    assert [(each.heading, each.text) for each in results] == [(("卡纸",), "打开盖子，取出纸张。" * 30)]
 
 
 def test_html_in_a_mail_keeps_its_header_and_footer() -> None:
