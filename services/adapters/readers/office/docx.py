@@ -2,8 +2,8 @@
 If no heading has a style, short bold paragraphs are the headings, or else numbered ones.
 
 Also read: automatic numbers as Word shows them, text boxes, content controls, notes (after the paragraph that
-refers to them), and page headers and footers, once, at the end. Left out: tracked deletions, comments, tables
-of contents.
+refers to them), charts and diagrams, and page headers and footers, once, at the end. Left out: tracked
+deletions, comments, tables of contents.
 """
 
 from __future__ import annotations
@@ -226,6 +226,8 @@ _CONTENTS_STYLE = re.compile(
     r"|table of figures$|图表目录$|圖表目錄$",
     re.IGNORECASE,
 )
+_DRAWN = "http://schemas.openxmlformats.org/drawingml/2006"
+_GRAPHICS = {f"{{{_DRAWN}/chart}}chart": qn("r:id"), f"{{{_DRAWN}/diagram}}relIds": qn("r:dm")}
 _NOTES = {"footnote": RELATIONSHIP_TYPE.FOOTNOTES, "endnote": RELATIONSHIP_TYPE.ENDNOTES}
 _MARGINS = (RELATIONSHIP_TYPE.HEADER, RELATIONSHIP_TYPE.FOOTER)
 _PAGE_NUMBER = re.compile(r"(?:page|of|第|页|頁|共|[\W\d_])+$", re.IGNORECASE)
@@ -303,8 +305,20 @@ class _Document:
         for kind, notes in self._notes.items():
             for reference in references(element, kind):
                 self._outline.block(notes.get(reference, ""))
+        for graphic in self._graphics(element):
+            self._outline.block(graphic)
         for box in text_boxes(element) if depth < _MAX_DEPTH else ():
             self._blocks(inner_content(box), depth + 1)
+
+    def _graphics(self, paragraph: _Element) -> Iterator[str]:
+        """The charts and diagrams in the paragraph."""
+        parts = self._document.part.related_parts
+        drawn = (each for each in within(paragraph) if each.tag in _GRAPHICS)
+        for relation in (each.get(_GRAPHICS[each.tag], "") for each in drawn):
+            from services.adapters.readers.office.pptx import drawn_text  # slow, and seldom needed
+
+            if relation in parts:
+                yield drawn_text(parts[relation].blob)
 
 
 def _notes(document: DocxDocument, relation: str) -> dict[str, str]:

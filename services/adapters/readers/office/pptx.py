@@ -59,7 +59,7 @@ def blocks(shapes: Iterable[BaseShape], depth: int = 0) -> Iterator[str]:
         elif _any(shape).has_chart:
             yield _chart(_any(shape).chart_part._element)
         else:
-            yield "\n".join(_diagram(shape))
+            yield _diagram(shape)
 
 
 def text_block(frame: TextFrame, *, is_list: bool = False) -> str:
@@ -178,18 +178,24 @@ def _figure(text: str, percent: bool) -> str:
     return f"{value * 100:.6g}%" if percent else f"{value:.15g}"
 
 
-def _diagram(shape: BaseShape) -> Iterator[str]:
+def _diagram(shape: BaseShape) -> str:
     """The texts of a SmartArt diagram, which are stored in a separate part."""
     ids = next(shape._element.iter(_DIAGRAM_IDS), None)
     relation = ids.get(f"{_RELATION}dm") if ids is not None else None
-    if relation is None:
-        return
-    parser = etree.XMLParser(resolve_entities=False, no_network=True)
-    data = etree.fromstring(shape.part.related_part(relation).blob, parser)
-    for paragraph in data.iter(f"{_DRAWING}p"):
-        text = clean("".join(run.text or "" for run in paragraph.iter(f"{_DRAWING}t")))
-        if re.search(r"\w", text):
-            yield text
+    return drawn_text(shape.part.related_part(relation).blob) if relation is not None else ""
+
+
+def drawn_text(part: bytes) -> str:
+    """What is to be read in a file's part that draws a chart or a diagram, in Word as well; "" if damaged."""
+    try:
+        root = etree.fromstring(part, etree.XMLParser(resolve_entities=False, no_network=True))
+    except XMLSyntaxError:
+        return ""
+    if root.tag == f"{_CHART}chartSpace":
+        return _chart(root)
+    paragraphs = root.iter(f"{_DRAWING}p")
+    texts = (clean("".join(run.text or "" for run in each.iter(f"{_DRAWING}t"))) for each in paragraphs)
+    return "\n".join(text for text in texts if re.search(r"\w", text))
 
 
 _PICTURE = "/image"  # suffix of the relation type from a slide to a picture

@@ -10,6 +10,8 @@ import docx
 import pptx
 import pytest
 from docx.enum.style import WD_STYLE_TYPE
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 from PIL import Image
@@ -104,6 +106,31 @@ def test_a_table_of_contents_is_not_read() -> None:
     document.add_paragraph("Body.")
     sections = parse_document("a.docx", docx_bytes(document)).sections
     assert [(section.heading, section.text) for section in sections] == [((), "Body.")]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_chart_and_a_diagram_in_a_word_file_are_read(damaged: bool) -> None:
+    """At their place; a damaged one is left out alone."""
+    drawing = "http://schemas.openxmlformats.org/drawingml/2006"
+    slides = members_of(fixture("launch.pptx"))
+    chart = slides[next(each for each in slides if each.startswith("ppt/charts/chart"))]
+    diagram = f'<m xmlns:a="{drawing}/main"><a:p><a:r><a:t>Goods in</a:t></a:r></a:p></m>'.encode()
+    document = docx.Document()
+    document.add_paragraph("Sales:")
+    for kind, attribute, blob in (
+        ("chart", "id", chart[: 500 if damaged else None]),
+        ("relIds", "dm", diagram),
+    ):
+        part = Part(PackURI(f"/word/{kind}.xml"), "application/xml", blob, document.part.package)
+        relation = document.part.relate_to(part, f"{drawing}/{kind}")
+        name = "chart" if kind == "chart" else "diagram"
+        xml = f'<x:{kind} xmlns:x="{drawing}/{name}" xmlns:r="{nsmap["r"]}" r:{attribute}="{relation}"/>'
+        document.add_paragraph().add_run()._r.append(parse_xml(xml))
+    document.add_paragraph("Rising.")
+    table = "" if damaged else "|  | Units |\n| --- | --- |\n| 2024 | 410 |\n| 2025 | 655 |"
+    (section,) = parse_document("a.docx", docx_bytes(document)).sections
+    blocks = [block for block in section.text.split("\n\n") if block not in ("Forecast", "Units")]
+    assert blocks == [*filter(None, ("Sales:", table, "Goods in", "Rising."))]
 
 
 def test_a_table_of_one_cell_is_a_frame_around_text() -> None:
