@@ -286,6 +286,12 @@ _BINARY_HEADERS = (
     _ZIP, b"\x7fELF", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"\x1f\x8b", b"7z\xbc\xaf", b"Rar!",
     b"%PDF-", _OLE,
 )  # fmt: skip
+# Text that is only for office programs: RTF, and the XML of Word and Excel 2003 and of Word's flat files.
+_MISNAMED = (
+    (re.compile(rb"\s*\{\\rtf\d"), "DOCX"),
+    (re.compile(rb"(?:\xef\xbb\xbf)?<\?xml.{0,300}<\?mso-application\s+progid=.Word", re.DOTALL), "DOCX"),
+    (re.compile(rb"(?:\xef\xbb\xbf)?<\?xml.{0,300}<\?mso-application\s+progid=.Excel", re.DOTALL), "XLSX"),
+)
 
 
 def sniff(content: bytes) -> DocumentFormat:
@@ -309,6 +315,11 @@ def check_content(document_format: DocumentFormat, content: bytes) -> None:
     elif content.startswith(_BINARY_HEADERS) or (content.startswith(b"MZ") and b"\0" in content[:256]):
         raise UnsupportedMediaError(
             f"The file should be {document_format}, but its content is not text: check its extension."
+        )
+    elif better := next((better for mark, better in _MISNAMED if mark.match(content[:1024])), None):
+        raise UnsupportedMediaError(
+            f"The file is called {document_format}, but its content is something else: save it as {better} "
+            "in the program it comes from, and add that."
         )
 
 

@@ -1,4 +1,5 @@
-"""EPUB: chapters in reading order, each read as a page, under the book's and the chapter's titles."""
+"""EPUB: chapters in reading order, each read as a page, under the book's and the chapter's titles. A page
+that is a table of contents is left out: it has the words of all chapters."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from core.errors import UnreadableDocumentError
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import section_document, with_dates
 from services.adapters.readers.web.html import read_html
+from services.adapters.readers.web.tree import is_contents, parse_html
 
 # An EPUB's metadata: its title and dates, its chapters in reading order and their names.
 
@@ -175,7 +177,8 @@ def _read(book: zipfile.ZipFile, chapter: Chapter, title: str) -> list[Document]
         text = decode(content, declared.group(1).decode() if declared else None)
     except UnreadableDocumentError:
         return []
-    sections = read_html(_CLOSED.sub(r"<\1\2></\1>", text))
+    text = _CLOSED.sub(r"<\1\2></\1>", text)
+    sections = [] if is_contents(parse_html(text)) else read_html(text)
     return [section_document(section.text, _path(section, chapter, title)) for section in sections]
 
 

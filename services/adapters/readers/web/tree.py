@@ -157,7 +157,7 @@ _BOXES = frozenset(("div", "p", "ul", "ol", "dl", "table", "span", "section"))
 _LISTS = frozenset(("ul", "ol", "dl", "table"))
 _NEIGHBOURS = frozenset(("next", "prev", "previous", "up"))
 _MAX_OTHER_CHARS, _OTHER_SHARE = 200, 0.2
-_MIN_LINKS = 3
+_MIN_LINKS, _MAX_LABEL_CHARS = 3, 30
 
 
 @dataclass(slots=True)
@@ -239,6 +239,17 @@ def _names(node: LexborNode) -> list[str]:
     attributes = node.attributes
     return (
         f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower().split() if attributes else []
+    )
+
+
+def is_contents(page: LexborHTMLParser) -> bool:
+    """Whether a book's page has hardly any text but links to other places in the book."""
+    links = page.css("a[href]")
+    linked = sum(len("".join(link.text().split())) for link in links)
+    other = (len("".join(page.body.text().split())) if page.body is not None else 0) - linked
+    leads_away = any(":" in (link.attributes.get("href") or "") for link in links)
+    return (
+        len(links) >= _MIN_LINKS and not leads_away and other <= max(_OTHER_SHARE * linked, _MAX_LABEL_CHARS)
     )
 
 

@@ -371,6 +371,26 @@ def test_content_that_does_not_match_its_name_is_unsupported(file_name: str, con
         parse_document(file_name, content)
 
 
+@pytest.mark.parametrize(
+    ("file_name", "content", "better"),
+    [
+        ("a.txt", b"{\\rtf1\\ansi Hello}", "DOCX"),
+        (
+            "a.xml",
+            b'<?xml version="1.0"?>\n<?mso-application progid="Word.Document"?><w:wordDocument/>',
+            "DOCX",
+        ),
+        ("a.xml", b'<?xml version="1.0"?>\r\n<?mso-application progid="Excel.Sheet"?><Workbook/>', "XLSX"),
+    ],
+)
+def test_text_that_only_office_programs_understand_is_refused(
+    file_name: str, content: bytes, better: str
+) -> None:
+    """Discriminates: thousands of passages of markup."""
+    with pytest.raises(UnsupportedMediaError, match=f"save it as {better}"):
+        parse_document(file_name, content)
+
+
 def test_an_unknown_extension_is_refused_with_the_supported_kinds() -> None:
     """Discriminates: a list of all fifty extensions."""
     with pytest.raises(UnsupportedMediaError, match=r"\.exe.*Markdown.*PDF.*DOCX.*source code") as refused:

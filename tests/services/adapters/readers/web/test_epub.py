@@ -71,6 +71,17 @@ def test_a_book_from_pandoc_keeps_its_outline_and_date() -> None:
     assert parsed.date == "2024-03-05"
 
 
+def test_a_page_that_is_a_table_of_contents_is_not_read() -> None:
+    """Discriminates: leaving out a page with links and text, or with links out of the book."""
+    links = "".join(f"<p><a href='chapter%20one.xhtml#{at}'>Polishing brass {at}</a></p>" for at in range(4))
+    contents = f"<html><body><h1>Contents</h1>{links}</body></html>"
+    kept = (contents.replace("</h1>", "</h1><p>All about a fine glow, and how it lasts.</p>"),
+            contents.replace("chapter%20one.xhtml", "https://example.org/x"))  # fmt: skip
+    assert "Polishing" not in str(sections(book(**{"OPS/text/two.xhtml": contents.encode()})))
+    for page in kept:
+        assert "Polishing" in str(sections(book(**{"OPS/text/two.xhtml": page.encode()})))
+
+
 def test_a_book_from_writer_takes_chapter_names_from_its_contents() -> None:
     results = sections((DOCUMENTS / "guide-writer.epub").read_bytes())
     assert [heading for heading, _ in results][1:] == [
