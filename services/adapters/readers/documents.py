@@ -108,7 +108,7 @@ def read_sections(
     check_content(document_format, content)
     reader = _reader(file_name, document_format, scans)
     try:
-        return reader.load_data(content)
+        return reader.load_data(_transitional(document_format, content))
     except (MemoryError, RecursionError):
         raise too_complex("takes too much memory to read") from None
     except _LIB_ERRORS as error:
@@ -147,6 +147,8 @@ _ENCRYPTED_FLAG = 1
 _XML = (".xml", ".rels", ".vml", ".opf", ".ncx")
 _DOCTYPE_OR_ENTITY = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
 _ENTITY = re.compile(rb"<!ENTITY")
+_STRICT, _STRICT_WITHIN_BYTES = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/"), 8_192
+_KNOWN = rb"http://schemas.openxmlformats.org/\1/2006/"
 _MAX_KEYWORD_BYTES = len("<!DOCTYPE")
 _ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']\s*([\w.:-]{1,40})""")
 # In these, "<!" can only be written literally (NULs of UTF-16 are removed first).
@@ -190,6 +192,21 @@ def check_archive(document_format: DocumentFormat, content: bytes) -> None:
         raise UnreadableDocumentError(
             "The file is damaged or was not copied whole: open it in its program, save it again and add that."
         ) from error
+
+
+def _transitional(document_format: DocumentFormat, content: bytes) -> bytes:
+    """A file saved as "Strict Open XML", with the names that the libraries know; others as they are."""
+    if document_format not in _MAIN_PARTS:
+        return content
+    out = BytesIO()
+    with zipfile.ZipFile(BytesIO(content)) as archive, zipfile.ZipFile(out, "w") as copy:
+        with archive.open(_MAIN_PARTS[document_format]) as main:
+            if not _STRICT.search(main.read(_STRICT_WITHIN_BYTES)):
+                return content
+        for name in dict.fromkeys(archive.namelist()):
+            part = archive.read(name)
+            copy.writestr(name, _STRICT.sub(_KNOWN, part) if name.lower().endswith(_XML) else part)
+    return out.getvalue()
 
 
 def _article(document_format: DocumentFormat) -> str:

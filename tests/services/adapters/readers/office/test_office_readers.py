@@ -22,7 +22,15 @@ from core.errors import UnreadableDocumentError
 from services.adapters.readers.documents import parse_document
 from services.adapters.readers.pdf_pages import without_margins
 from services.adapters.readers.text import place
-from tests.support.stores.documents import FIXTURES, fixture, members_of, sections_of, under, with_members
+from tests.support.stores.documents import (
+    FIXTURES,
+    OFFICE,
+    fixture,
+    members_of,
+    sections_of,
+    under,
+    with_members,
+)
 from tests.support.stores.make_files import docx_bytes
 
 
@@ -137,6 +145,17 @@ def test_a_table_of_one_cell_is_a_frame_around_text() -> None:
     document = docx.Document()
     document.add_table(rows=1, cols=1).rows[0].cells[0].text = "framed"
     assert parse_document("a.docx", docx_bytes(document)).sections[0].text == "framed"
+
+
+@pytest.mark.parametrize("name", OFFICE)
+def test_a_file_saved_as_strict_open_xml_is_read(name: str) -> None:
+    """Excel and Word offer that when a file is saved. Discriminates: a workbook without sheets."""
+    names, strict = rb"http://schemas\.openxmlformats\.org/(\w+)/2006/", rb"http://purl.oclc.org/ooxml/\1/"
+    plain = members_of(fixture(name))
+    parts = {part: re.sub(names, strict, plain[part]) for part in plain if part.endswith((".xml", ".rels"))}
+    kept = (b"purl.oclc.org/ooxml/package/", b"schemas.openxmlformats.org/package/2006/")
+    saved = with_members(fixture(name), {part: text.replace(*kept) for part, text in parts.items()})
+    assert parse_document(name, saved).sections == parse_document(name, fixture(name)).sections
 
 
 # ---- PPTX ----
