@@ -37,6 +37,11 @@ from services.adapters.readers.web.tree import (
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
 _ARCHIVE_HEAD_BYTES, _MAX_BOUNDARIES, _PAGE_TYPES = 4096, 50, ("text/html", "application/xhtml+xml")
 _DECLARED = re.compile(r"""charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
+_UNTITLED = re.compile(
+    r"(?:untitled|no title|new page|无标题|無標題|未命名|新建网页)"
+    r"(?:\s*(?:document|page|文档|文件|网页|網頁))?\W*\d*$",
+    re.IGNORECASE,
+)
 _SPACES = re.compile(r"\s+")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _WHOLE = frozenset(("table", "pre", *_HEADINGS))
@@ -94,7 +99,8 @@ def _title(page: LexborHTMLParser) -> str:
     if any(not is_hidden(heading) for heading in page.css("h1")):
         return ""
     title = page.css_first("head > title") or page.css_first("title")
-    return " ".join(title.text().split()) if title is not None else ""
+    words = " ".join(title.text().split()) if title is not None else ""
+    return "" if _UNTITLED.match(words) else words
 
 
 class _Page:

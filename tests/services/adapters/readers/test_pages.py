@@ -206,6 +206,12 @@ def test_a_page_that_is_a_table_of_contents_is_read() -> None:
     assert "Lamp" in str(sections("a.html", f'<h1>Manual</h1><ul class="toc">{CONTENTS}</ul>'))
 
 
+@pytest.mark.parametrize("title", ["Untitled Document", "无标题文档", "New Page 1", "无标题-1", "untitled"])
+def test_a_title_that_a_program_gave_is_none(title: str) -> None:
+    assert sections("a.html", f"<title>{title}</title>{PROSE}")[0][0] == ""
+    assert sections("a.html", f"<title>{title} Verses</title>{PROSE}")[0][0] == f"{title} Verses"
+
+
 def test_the_title_is_not_repeated_as_the_first_heading() -> None:
     page = (
         f"<title>2. Jams</title><h2>2. Jams</h2>{PROSE}<h3>2.1. Feeder</h3><p>Pull.</p><h2>Notes</h2><p>x</p>"
