@@ -152,6 +152,11 @@ _NAVIGATION = frozenset(
      "list-of-tables", "list-of-examples", "breadcrumb", "breadcrumbs", "pagination", "nav-panel",
      "nav-links", "sphinxsidebar", "catlinks", "navbox", "printfooter", "cookie-banner", "cookie-notice")
 )  # fmt: skip
+# The same on pages without <nav> and <footer>; only if it consists of links, as a restaurant has a menu, too.
+_MENUS = frozenset(
+    ("nav", "navbar", "navigation", "menu", "mainmenu", "topnav", "sidenav", "sidebar", "site-nav", "footer",
+     "site-footer", "page-footer", "crumbs", "pager", "skip-link", "languages", "language-menu")
+)  # fmt: skip
 _MARKS = frozenset(("headerlink", "hash-link", "header-anchor", "anchor-link", "mw-editsection"))  # ¶ [edit]
 _BOXES = frozenset(("div", "p", "ul", "ol", "dl", "table", "span", "section"))
 _LISTS = frozenset(("ul", "ol", "dl", "table"))
@@ -192,7 +197,10 @@ class _Box:
     def is_navigation(self) -> bool:
         if self.titles:
             return False
-        if not _NAVIGATION.isdisjoint(_names(self.node)) and self.other <= _MAX_OTHER_CHARS:
+        names = _names(self.node)
+        if not _NAVIGATION.isdisjoint(names) and self.other <= _MAX_OTHER_CHARS:
+            return True
+        if not _MENUS.isdisjoint(names) and self.links and self.other <= self.linked:
             return True
         if self.neighbours and self.links > 1 and self.other <= self.linked:
             return True

@@ -176,6 +176,8 @@ CONTENTS = '<li><a href="#a">Feeder</a></li><li><a href="#b">Glass</a></li><li><
         '<div id="toc"><h2>Feeder</h2><ul><li><a href="#x">1 Jams</a></li></ul></div>',
         '<p>Next: <a rel="next" href="c">Glass</a>, Up: <a rel="up" href="b">Feeder manual</a></p>',
         f"<h2>Contents</h2><ol>{CONTENTS}</ol>",
+        '<div id="nav"><a href="/">Home</a> | <a href="/f">Feeder</a></div>',
+        '<div class="col sidebar"><ul><li><a href="f">Feeder</a></li><li><a href="c">Lid</a></ul></div>',
         f"<ul>{CONTENTS}</ul>",
         "<p>Country <select><option>Feeder<option>Glass</select></p>",
         '<h2>Jams <a class="headerlink" href="#jams">Feeder</a></h2>',
@@ -193,6 +195,8 @@ def test_links_to_neighbours_and_a_pages_own_contents_are_not_read(links: str) -
     [
         '<ul><li><a href="a">Feeder</a></li><li><a href="b">Glass</a></li><li><a href="c">Lamp</a></li></ul>',
         f'<div class="toc">{PROSE} Feeder</div>',
+        '<div class="menu"><p>Feeder soup 4.50</p><p>Toner salad 6.00 <a href="x">order</a></p></div>',
+        '<div id="footer">Feeder Ltd, 8 Mill Road, telephone 8101, <a href="x">imprint</a></div>',
         '<ol><li id="1">See the Feeder Handbook, 2024 <a href="#r1">↩</a></li></ol>',
         '<p>The <a rel="next" href="c">next page</a> explains how the Feeder is cleaned after a jam.</p>',
         f'<ul><li><a href="#a">Open the lid</a> of the Feeder and pull the sheet</li>{CONTENTS}</ul>',
