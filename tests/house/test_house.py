@@ -21,6 +21,7 @@ AT_MOST = {
     "source lines": 77_305,  # readers of office files, talk of privacy, kept replies, quotes, a dictionary
     "source lines": 77_311,  # readers of office files, talk of privacy, kept replies, quotes, a dictionary
     "source lines": 77_319,  # readers of office files, talk of privacy, kept replies, quotes, a dictionary
+    "source lines": 77_324,  # readers of office files, talk of privacy, kept replies, quotes, a dictionary
     "settings": 111,
 }
 

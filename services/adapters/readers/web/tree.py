@@ -194,6 +194,10 @@ class _Box:
             self.neighbours += not _NEIGHBOURS.isdisjoint((node.attributes.get("rel") or "").lower().split())
 
     @property
+    def chars(self) -> int:
+        return self.linked + self.other
+
+    @property
     def is_navigation(self) -> bool:
         if self.titles:
             return False
@@ -211,7 +215,7 @@ class _Box:
 def _link_lists(root: LexborNode) -> list[LexborNode]:
     """The blocks that only lead to other places, whose words would match every question, and the marks beside
     headings; only the marks if hardly any other text would be left: the page is a table of contents."""
-    hidden: list[LexborNode] = []
+    hidden: list[_Box] = []
     marks: list[LexborNode] = []
     boxes, in_link = [_Box(root)], 0
     steps = visible(root)
@@ -227,10 +231,11 @@ def _link_lists(root: LexborNode) -> list[LexborNode]:
         else:
             in_link += (1 if step is Step.ENTER else -1) * (node.tag == "a")
             _box_step(boxes, step, node, hidden)
-    return [*marks, *hidden] if boxes[0].other + boxes[0].linked >= _MIN_MAIN_CHARS else marks
+    enough = min(_MIN_MAIN_CHARS, sum(box.chars for box in hidden))
+    return [*marks, *(box.node for box in hidden)] if boxes[0].chars >= enough else marks
 
 
-def _box_step(boxes: list[_Box], step: Step, node: LexborNode, hidden: list[LexborNode]) -> None:
+def _box_step(boxes: list[_Box], step: Step, node: LexborNode, hidden: list[_Box]) -> None:
     if step is Step.ENTER:
         boxes[-1].enter(node)
         if node.tag in _BOXES:
@@ -238,7 +243,7 @@ def _box_step(boxes: list[_Box], step: Step, node: LexborNode, hidden: list[Lexb
     elif node.tag in _BOXES:
         box = boxes.pop()
         if box.is_navigation:
-            hidden.append(box.node)
+            hidden.append(box)
         else:
             boxes[-1].add(box)
 

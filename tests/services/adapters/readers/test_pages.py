@@ -207,7 +207,10 @@ def test_links_that_say_something_are_kept(links: str) -> None:
 
 
 def test_a_page_that_is_a_table_of_contents_is_read() -> None:
-    assert "Lamp" in str(sections("a.html", f'<h1>Manual</h1><ul class="toc">{CONTENTS}</ul>'))
+    """A short page with a few links is none."""
+    links = f'<ul class="toc">{CONTENTS}</ul>'
+    assert "Lamp" in str(sections("a.html", f"<h1>Manual</h1>{links}"))
+    assert "Lamp" not in str(sections("a.html", f"<h1>卡纸</h1>{links}<p>先打开盖子，再取出卡住的纸张。</p>"))
 
 
 @pytest.mark.parametrize("title", ["Untitled Document", "无标题文档", "New Page 1", "无标题-1", "untitled"])
