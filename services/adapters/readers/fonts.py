@@ -14,6 +14,7 @@ from pypdf.generic._font import Font
 from core.text import scrub
 
 _MAX_ENTRIES = 1_000_000  # characters and widths of the cached fonts, about 150 MB
+_BLANK_WIDTH = 250  # of 1000, as in most fonts
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def cached_fonts() -> Iterator[None]:
             if entries > _MAX_ENTRIES:
                 fonts.clear()
                 entries = len(font.character_map) + len(font.character_widths)
-            fonts[id(resource)] = resource, _with_characters(font, resource)
+            fonts[id(resource)] = resource, _with_blank(_with_characters(font, resource))
         return fonts[id(resource)][1]
 
     try:
@@ -60,6 +61,14 @@ def _with_characters(font: Font, resource: DictionaryObject) -> Font:
         font.space_width = font.character_widths.get(font.space_char, font.space_width)
     elif font.font_descriptor.font_file is not None and _is_by_glyph(descendant):
         font.character_map = _unknown()
+    return font
+
+
+def _with_blank(font: Font) -> Font:
+    """TeX's fonts contain no blank: words are just set apart. pypdf then takes the code of a blank for one,
+    which is another, wider character, and overlooks most gaps."""
+    if font.character_map.get(font.space_char, " ") != " ":
+        font.space_width = min(font.space_width, _BLANK_WIDTH)
     return font
 
 

@@ -21,6 +21,12 @@ from services.adapters.readers.outline import CJK, Drawing, Placed, Rule, placed
 
 _MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
+_MAX_KERN = 250  # of 1000, a font's size
+
+
+def _is_kern(operand: object) -> bool:
+    """Whether a letter moves closer to the one before, as the "o" of "You" does: pypdf would set a blank."""
+    return isinstance(operand, int | float) and 0 < operand < _MAX_KERN
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,8 @@ class DrawnPage:
         self._drawing.add(across, down)
 
     def operation(self, operator: bytes, operands: Sequence[object], cm: Sequence[float], _: object) -> None:
+        if operator == b"TJ" and operands and isinstance(operands[0], list):
+            operands[0][:] = [each for each in operands[0] if not _is_kern(each)]
         self._drawing.operation(operator, operands, cm)
         self._pictures += operator in _PICTURES
         self._curves += operator == b"c"

@@ -33,7 +33,8 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
 
 def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> bytes:
     """Return a PDF with embedded fonts: each alphabet is a font whose codes are the positions of its
-    characters. The pages use the fonts in turn, all under the name /F1."""
+    characters. The pages use the fonts in turn, all under the name /F1. Words are set apart, without a
+    character between them, as TeX does."""
     fonts: list[str] = []
     for alphabet in alphabets:
         at = len(fonts) + 2  # after the catalogue and the list of pages
@@ -51,11 +52,15 @@ def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> b
         font = number % len(alphabets)
         stream = " ".join(
             f"BT /F1 12 Tf 72 {720 - 14 * at} Td"
-            f" <{''.join(f'{alphabets[font].index(char) + 1:04x}' for char in line)}> Tj ET"
+            f" [{' -250 '.join(_coded(word, alphabets[font]) for word in line.split())}] TJ ET"
             for at, line in enumerate(lines)
         )
         drawn.append((stream, f"/F1 {5 + 3 * font} 0 R"))
     return _assembled(drawn, fonts)
+
+
+def _coded(word: str, alphabet: str) -> str:
+    return f"<{''.join(f'{alphabet.index(char) + 1:04x}' for char in word)}>"
 
 
 def pdf_of_tables(
@@ -93,6 +98,11 @@ def _escaped(line: str) -> str:
 
 _LATIN_FONT = "/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 _BOLD_FONT = "/F3 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >>"
+_NUMBERED_FONT = (
+    "/F4 << /Type /Font /Subtype /Type0 /BaseFont /Fandol /Encoding /Identity-H /DescendantFonts"
+    " [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /Fandol"
+    " /CIDSystemInfo << /Registry (Adobe) /Ordering (GB1) /Supplement 5 >> >>] >>"
+)
 _WIDE_FONT = (
     "/F2 << /Type /Font /Subtype /Type0 /BaseFont /SimSun /Encoding /UniGB-UTF16-H /DescendantFonts"
     " [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /SimSun >>] >>"

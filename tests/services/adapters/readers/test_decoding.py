@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import struct
+import time
 from pathlib import Path
+from string import ascii_letters
 
 import pytest
 
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.decoding import decode
+from services.adapters.readers.documents import parse_document
+from tests.support.stores.make_files import pdf, pdf_with_maps
 
 DOCUMENTS = Path("tests/fixtures/documents")
 POLICY = "我们的退款政策：购买后七天之内可以退款。"
@@ -111,3 +115,64 @@ def test_binary_that_happens_to_decode_as_utf16_is_refused(raw: bytes) -> None:
 def test_utf16_without_a_bom_is_read_in_every_modern_script(text: str, encoding: str) -> None:
     """Discriminates: checking only for the common characters of GB 2312."""
     assert decode(text.encode(encoding)) == text
+
+
+HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 6_000)))
+
+
+def test_a_font_is_read_once_for_all_pages_that_use_it() -> None:
+    """Discriminates: reading its map of 6,000 characters for every page, which takes thirty times as long."""
+
+    def shortest_s(pages: int) -> float:
+        """The minimum of three: the first run loads the reader, and any may be delayed."""
+        content = pdf_with_maps([[HAN[number : number + 20]] for number in range(pages)], [HAN])
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            parsed = parse_document("a.pdf", content)
+            times.append(time.process_time() - began)
+        assert HAN[pages - 1 : pages + 19] in parsed.sections[-1].text
+        return min(times)
+
+    assert shortest_s(30) < 8 * shortest_s(1)
+
+
+def test_fonts_with_the_same_name_are_not_mixed_up() -> None:
+    """Discriminates: caching fonts by the name a page uses for them."""
+    parsed = parse_document("a.pdf", pdf_with_maps([["ab"], ["xy"], ["ba"]], ["ab", "xy"]))
+    assert [line for section in parsed.sections for line in section.text.split()] == ["ab", "xy", "ba"]
+
+
+def test_words_set_apart_in_a_font_without_a_blank_are_words() -> None:
+    """Discriminates: taking the width of the character that has the code of a blank for that of a blank."""
+    parsed = parse_document("a.pdf", pdf_with_maps([["the root account"]], [ascii_letters]))
+    assert parsed.sections[0].text == "the root account"
+
+
+def test_a_chinese_font_that_only_numbers_its_characters_is_read() -> None:
+    """TeX's and older programs' PDFs. Discriminates: taking the numbers for characters (ஂ for 年)."""
+    leave, travel = "".join(map(chr, [2893, 2124, 3397, 3647])), "".join(map(chr, [1205, 2666, 1, 18, 17]))
+    parsed = parse_document("a.pdf", pdf([[leave, travel]], {leave: "F4 12", travel: "F4 12"}))
+    assert parsed.sections[0].text == "年假十天差旅 10"
+
+
+def test_glyphs_of_unknown_characters_are_left_out_and_a_page_of_them_is_one_for_text_recognition() -> None:
+    """Discriminates: storing the glyphs' numbers as text, which says nothing and is found by nothing."""
+    glyphs = "".join(map(chr, range(400, 420)))
+    looks = {glyphs: "F5 12", glyphs[:9]: "F5 12"}
+    parsed = parse_document(
+        "a.pdf", pdf([["规定", "年假十天，须提前三天申请，由直属主管批准。"], [glyphs, "规定"]], looks)
+    )
+    assert parsed.scanned == (2,)
+    half = parse_document("a.pdf", pdf([["年假十天，须提前三天申请，由直属主管批准。", glyphs[:9]]], looks))
+    assert (half.scanned, half.sections[0].text) == ((), "年假十天，须提前三天申请，由直属主管批准。")
+
+
+def test_a_letter_moved_closer_belongs_to_its_word() -> None:
+    """Discriminates: "Y ou"."""
+    kerned = "F1 12 Tf ET BT /F1 12 Tf 72 500 Td [(Y) 140 (ou type) -300 (it)] TJ ET BT /F1 12"
+    assert text_of({"end": kerned}) == "You type it end"
+
+
+def text_of(looks: dict[str, str]) -> str:
+    return parse_document("a.pdf", pdf([["end"]], looks)).sections[0].text

@@ -3,8 +3,6 @@ pages."""
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from services.adapters.readers.documents import parse_document
@@ -12,7 +10,7 @@ from services.adapters.readers.outline import Rule, grids
 from services.adapters.readers.pdf_pages import Table, without_margins
 from services.knowledge.chunking.splitter import StructureSplitter, cut
 from tests.support.machine import at_most
-from tests.support.stores.make_files import pdf, pdf_of_tables, pdf_with_maps
+from tests.support.stores.make_files import pdf, pdf_of_tables
 
 DATA_SHEET = [
     "SAFETY DATA SHEET", "Product: Klarosol 300, version 6.0, which replaces version 5.2",
@@ -111,51 +109,6 @@ def test_a_number_that_starts_an_item_starts_a_line(begins: str) -> None:
 )
 def test_a_continued_line_gets_no_blank_within_a_date_or_a_number(line: str, following: str) -> None:
     assert outline([line, following], {})[0][1] == line + following
-
-
-HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 6_000)))
-
-
-def test_a_font_is_read_once_for_all_pages_that_use_it() -> None:
-    """Discriminates: reading its map of 6,000 characters for every page, which takes thirty times as long."""
-
-    def shortest_s(pages: int) -> float:
-        """The minimum of three: the first run loads the reader, and any may be delayed."""
-        content = pdf_with_maps([[HAN[number : number + 20]] for number in range(pages)], [HAN])
-        times = []
-        for _ in range(3):
-            began = time.process_time()
-            parsed = parse_document("a.pdf", content)
-            times.append(time.process_time() - began)
-        assert HAN[pages - 1 : pages + 19] in parsed.sections[-1].text
-        return min(times)
-
-    assert shortest_s(30) < 8 * shortest_s(1)
-
-
-def test_fonts_with_the_same_name_are_not_mixed_up() -> None:
-    """Discriminates: caching fonts by the name a page uses for them."""
-    parsed = parse_document("a.pdf", pdf_with_maps([["ab"], ["xy"], ["ba"]], ["ab", "xy"]))
-    assert [line for section in parsed.sections for line in section.text.split()] == ["ab", "xy", "ba"]
-
-
-def test_a_chinese_font_that_only_numbers_its_characters_is_read() -> None:
-    """TeX's and older programs' PDFs. Discriminates: taking the numbers for characters (ஂ for 年)."""
-    leave, travel = "".join(map(chr, [2893, 2124, 3397, 3647])), "".join(map(chr, [1205, 2666, 1, 18, 17]))
-    parsed = parse_document("a.pdf", pdf([[leave, travel]], {leave: "F4 12", travel: "F4 12"}))
-    assert parsed.sections[0].text == "年假十天差旅 10"
-
-
-def test_glyphs_of_unknown_characters_are_left_out_and_a_page_of_them_is_one_for_text_recognition() -> None:
-    """Discriminates: storing the glyphs' numbers as text, which says nothing and is found by nothing."""
-    glyphs = "".join(map(chr, range(400, 420)))
-    looks = {glyphs: "F5 12", glyphs[:9]: "F5 12"}
-    parsed = parse_document(
-        "a.pdf", pdf([["规定", "年假十天，须提前三天申请，由直属主管批准。"], [glyphs, "规定"]], looks)
-    )
-    assert parsed.scanned == (2,)
-    half = parse_document("a.pdf", pdf([["年假十天，须提前三天申请，由直属主管批准。", glyphs[:9]]], looks))
-    assert (half.scanned, half.sections[0].text) == ((), "年假十天，须提前三天申请，由直属主管批准。")
 
 
 PROSE = [
