@@ -42,7 +42,7 @@ from services.adapters.readers.pdf_pages import (
     without_margins,
 )
 from services.adapters.readers.scans import laid_out
-from services.adapters.readers.text import heading_levels, place
+from services.adapters.readers.text import heading_levels, place, without_contents
 from services.knowledge.parsing.pieces import Scans
 
 # A PDF's bookmarks as headings, with page and level. Tools generate them, so errors in them are ignored.
@@ -200,6 +200,7 @@ def _documents(pages: list[Extracted], marks: list[Bookmark]) -> list[Document]:
     looks = [page.looks for page in extracted]
     lines = [page.lines for page in extracted]
     whole = _with_headers(without_margins(lines, _titles(looks, _text_size(lines, looks))))
+    whole = without_contents(whole, [(mark.page, mark.title) for mark in marks])
     scans = [at for at, page in enumerate(extracted, start=1) if page.is_scan]
     sections = _sections(whole, looks, marks or _headings(whole, looks))
     return [*sections, *(Document(text="", metadata={"scanned": at}) for at in scans)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, takewhile, zip_longest
@@ -279,7 +279,7 @@ def _fields(lines: Sequence[str]) -> dict[str, str]:
 
 _NUMBERING = re.compile(
     r"\s*(?:第\s*[\d一二三四五六七八九十百]+\s*[章节條条篇部]|[一二三四五六七八九十]+(?=[、.．])"
-    r"|(?:chapter|appendix|section|part)\s+[\dA-Z]{1,4}\b|(?:[A-Z]\.?)?\d+(?:\.\d+)*|[A-Z]\b)[\s.．、:：)）]*",
+    r"|(?:chapter|appendix|section|part)\s+[\dA-Z]{1,4}\b|(?:table|figure|[图表])\s*\d+(?:[.-]\d+)*|(?:[A-Z]\.?)?\d+(?:\.\d+)*|[A-Z]\b)[\s.．、:：)）]*",
     re.IGNORECASE,
 )
 
@@ -319,3 +319,92 @@ def _forms(text: str) -> tuple[str, str]:
 
 def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).lower()
+
+
+# Tables of contents, and the index of a book. They hold the words of all its headings: questions would find
+# them instead of the text that they refer to.
+
+_REFERENCE = re.compile(
+    r"(?P<leader>(?:[.．·・] ?){3,})?(?:(?<!\d)\d{1,4}(?:[-–]\d{1,4})?, ?)*"
+    r"(?:(?<!\d)(?<!\d[.,])(?P<page>\d{1,4})(?:[-–]\d{1,4})?|(?<![a-z])[ivxlc]{1,7}),?$"
+)
+_MAX_BETWEEN = 4  # lines from one entry to the next, of which the longest take three
+_MIN_SHARE_CONFIRMED = 0.2  # of the entries; those of figures and tables need not be
+_INDEX = ("索引", "index", "register", "indice", "índice")
+_MIN_INDEXED, _MIN_SHARE_INDEXED = 12, 0.5  # lines that end with pages, of all in an index
+
+
+def without_contents(pages: Sequence[list[str]], titles: Sequence[tuple[int, str]]) -> list[list[str]]:
+    """Leave out tables of contents, and an index at the end. `titles`: the bookmarks, with their pages from
+    0. An entry is confirmed if its words are a title or a line on the page that it names, counted as for the
+    other entries: a price list with dots, or a table, is not."""
+    lines = [(page, at, line) for page, each in enumerate(pages) for at, line in enumerate(each) if line]
+    references = [_reference(line) for _, _, line in lines]
+    places = defaultdict[str, set[int]](set)
+    texts = ((page, line) for (page, _, line), one in zip(lines, references, strict=True) if not one)
+    for page, text in chain(texts, titles):
+        for form in _forms(text):
+            places[form].add(page)
+    listed = {*_entries([page for page, _, _ in lines], references, places)}
+    is_named = min(listed, default=0) and _letters(lines[min(listed) - 1][2]) in _CONTENTS
+    listed |= {min(listed) - 1} if is_named else set()
+    listed |= {*_index([line for _, _, line in lines], references)}
+    left_out = {lines[at][:2] for at in listed}
+    return [
+        [line for at, line in enumerate(each) if (page, at) not in left_out]
+        for page, each in enumerate(pages)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A line that ends with page numbers; `page`: the only one, 0 if there are more. `is_led`: by dots."""
+
+    title: str
+    page: int
+    is_led: bool
+
+
+def _reference(line: str) -> _Reference | None:
+    line = line[-_MAX_LINE_CHARS:].replace("…", "...")
+    match = _REFERENCE.search(line)
+    if match is None:
+        return None
+    page = int(match["page"] or 0) if "," not in match[0] else 0
+    return _Reference(line[: match.start()], page, bool(match["leader"]))
+
+
+def _entries(
+    pages: Sequence[int], references: Sequence[_Reference | None], places: Mapping[str, Set[int]]
+) -> Iterator[int]:
+    """The lines of tables of contents, with those between them: parts of long titles, and headings. Before
+    and after the confirmed entries, those with dots on the same page count, too."""
+    starts = [
+        {page - one.page for form in _forms(one.title) if form for page in places.get(form, ())}
+        if one and one.page
+        else set[int]()
+        for one in references
+    ]
+    first, _ = next(iter(Counter(chain.from_iterable(starts)).most_common(1)), (0, 0))
+    confirmed = {at for at, each in enumerate(starts) if first in each}
+    entries = [at for at, one in enumerate(references) if at in confirmed or (one and one.is_led)]
+    while entries:
+        apart = (at for at, (a, b) in enumerate(pairwise(entries), start=1) if b - a > _MAX_BETWEEN)
+        count = next(apart, len(entries))
+        run, entries = entries[:count], entries[count:]
+        own = [at for at in run if at in confirmed]
+        if len(own) >= max(_MIN_ENTRIES, _MIN_SHARE_CONFIRMED * count):
+            near = [at for at in run if pages[own[0]] <= pages[at] <= pages[own[-1]]]
+            yield from range(near[0], near[-1] + 1)
+
+
+def _index(lines: Sequence[str], references: Sequence[_Reference | None]) -> Iterator[int]:
+    """The lines of an index in the second half of a document, with the word above them."""
+    at = len(lines) // 2
+    while at < len(lines):
+        end = at + 1
+        while _letters(lines[at]).endswith(_INDEX) and any(references[end : end + _MAX_BETWEEN]):
+            end += 1
+        count = sum(map(bool, references[at + 1 : end]))
+        yield from range(at, end) if count >= max(_MIN_INDEXED, _MIN_SHARE_INDEXED * (end - at)) else ()
+        at = end

@@ -64,6 +64,32 @@ def test_a_table_of_contents_is_not_a_heading() -> None:
         assert others == [(f"停车管理办法 > {title}", "\n".join(text)) for title in chapters]
 
 
+DOTS = " . . . . . . "
+
+
+def test_a_table_of_contents_is_not_text() -> None:
+    """Discriminates: passages with the words of all headings and none of the text; leaving the dots out only
+    where there are some; taking a price list with dots, or a table of figures, for a table of contents."""
+    prices = [f"{boat}{DOTS}{number}" for number, boat in enumerate(("Canoe", "Dinghy", "Yacht"), start=3)]
+    long = ["2 Fees and fines for boats whose", "owner is not known"]
+    contents = ["Contents", "1 Berths 1", long[0], f"{long[1]}{DOTS}2", "3 Lights...... 3", "3.1 Red ones 3"]
+    figures = ["List of tables", f"A table that is not there{DOTS}3"]
+    pages = [["1 Berths", *prices], [*long, "Berths 14", "Fees 15"], ["3 Lights", "They burn.", "Red ones"]]
+    rest = [line for page in pages for line in page]
+    for listed in ([*contents, *figures], [line.replace(DOTS, " ") for line in contents]):
+        text = "\n".join(text for _, text in over([["Harbour rules"], listed, *pages]))
+        assert text.split() == ["Harbour", "rules", *" ".join(rest).split()]
+
+
+def test_an_index_at_the_end_is_not_text() -> None:
+    """Discriminates: passages of nothing but words and page numbers; omitting what follows the index."""
+    index = [line for word in "abcdefghij" for line in (f"{word}nchor, {ord(word)}, 7–9", f"{word}oat 12")]
+    pages = [[f"{letter} {line}" for line in PROSE] for letter in "ABCDEFGH"]
+    results = over([*pages, ["Subject index", "A", *index], ["Printed in Lier."]])
+    assert results[-1] == (10, "Printed in Lier.")
+    assert results[-2][1].endswith(" ".join(pages[-1]))
+
+
 def test_a_title_over_two_lines_is_one_heading() -> None:
     title = ["Do Nest Box Colour and Height Matter?", "Swifts in Three European Cities"]
     results = outline([*title, *DATA_SHEET[3:6]], dict.fromkeys(title, "F3 17"))
