@@ -140,6 +140,7 @@ _MAX_RULES, _MAX_CELLS = 4_000, 5_000  # per page, per table
 _MAX_CROSSINGS = 250_000  # pairs of rules that may touch
 _MIN_FILLED_SHARE, _MAX_CELL_CHARS = 0.4, 600  # of cells, per cell; else it is a drawing or a layout
 _MAX_HEADER_BYTES = 120  # per cell; anything longer is not a header, and would be repeated for every row
+_MIN_SIDE = 12.0  # points, of a column without a rule beside it
 _FITS = 0.6  # of a text's estimated width, as the letters of some fonts are narrow
 
 
@@ -313,9 +314,18 @@ def grids(across: Sequence[Rule], down: Sequence[Rule]) -> Iterator[Grid]:
             rows |= {row for at in more for row in touching[at]}
         left -= rows
         tops = _by_position([across[at] for at in sorted(rows)])[::-1]
-        rights = _by_position([down[at] for at in sorted(columns)])
+        rights = _closed(_by_position([down[at] for at in sorted(columns)]), tops) if columns else []
         if min(len(tops), len(rights)) > 2 and len(tops) * len(rights) <= _MAX_CELLS:
             yield Grid(rights, tops)
+
+
+def _closed(rights: list[list[Rule]], tops: Sequence[Sequence[Rule]]) -> list[list[Rule]]:
+    """With a side where all rules across begin or end: many tables have none around them."""
+    low, high = tops[-1][0].at, tops[0][0].at
+    left = max(min(rule.start for rule in rules) for rules in tops)
+    right = min(max(rule.end for rule in rules) for rules in tops)
+    before = [[Rule(left, low, high)]] if left < rights[0][0].at - _MIN_SIDE else []
+    return [*before, *rights, *([[Rule(right, low, high)]] if right > rights[-1][0].at + _MIN_SIDE else [])]
 
 
 def _by_position(rules: Sequence[Rule]) -> list[list[Rule]]:

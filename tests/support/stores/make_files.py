@@ -64,11 +64,11 @@ def _coded(word: str, alphabet: str) -> str:
 
 
 def pdf_of_tables(
-    pages: Sequence[Sequence[Sequence[str]]], edges: Sequence[int], *, ruled: bool = True
+    pages: Sequence[Sequence[Sequence[str]]], edges: Sequence[int], *, ruled: bool = True, closed: bool = True
 ) -> bytes:
     """Return a PDF with a table on each page, drawn as in print: lines of a cell are separated by "\n" and
     centred vertically. `edges`: where the columns begin, and where the last one ends. A cell "<" is merged
-    with the previous one."""
+    with the previous one. `closed`: with rules on the left and the right, too."""
     streams: list[tuple[str, str]] = []
     for rows in pages:
         drawn: list[str] = []
@@ -78,7 +78,8 @@ def pdf_of_tables(
             for left, right, cell in zip(edges, edges[1:], row, strict=False):
                 if ruled:
                     drawn += [f"{left} {top} m {right} {top} l S {left} {low} {right - left} 0.5 re f"]
-                    drawn += [f"{left} {low} m {left} {top} l S"] if cell != "<" else []
+                    beside = cell != "<" and (closed or left > edges[0])
+                    drawn += [f"{left} {low} m {left} {top} l S"] if beside else []
                 lines = cell.replace("<", "").split("\n")
                 first = (top + low) / 2 + 7 * len(lines) - 11
                 drawn += [
@@ -86,7 +87,7 @@ def pdf_of_tables(
                     for at, line in enumerate(lines)
                     if line
                 ]
-            drawn += [f"{edges[-1]} {low} m {edges[-1]} {top} l S"] if ruled else []
+            drawn += [f"{edges[-1]} {low} m {edges[-1]} {top} l S"] if ruled and closed else []
             top = low
         streams.append((" ".join(drawn), _LATIN_FONT))
     return _assembled(streams)
