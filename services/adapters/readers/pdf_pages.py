@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 import pypdf
@@ -22,11 +22,6 @@ from services.adapters.readers.outline import CJK, Drawing, Placed, Rule, placed
 _MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
 _MAX_KERN = 250  # of 1000, a font's size
-
-
-def _is_kern(operand: object) -> bool:
-    """Whether a letter moves closer to the one before, as the "o" of "You" does: pypdf would set a blank."""
-    return isinstance(operand, int | float) and 0 < operand < _MAX_KERN
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,8 @@ class DrawnPage:
 
     def operation(self, operator: bytes, operands: Sequence[object], cm: Sequence[float], _: object) -> None:
         if operator == b"TJ" and operands and isinstance(operands[0], list):
-            operands[0][:] = [each for each in operands[0] if not _is_kern(each)]
+            shown = operands[0]  # where pypdf would set a blank before a letter that is moved closer: Y ou
+            shown[:] = [x for x in shown if not (isinstance(x, int | float) and 0 < x < _MAX_KERN)]
         self._drawing.operation(operator, operands, cm)
         self._pictures += operator in _PICTURES
         self._curves += operator == b"c"
@@ -329,6 +325,8 @@ _REPEATED_SHARE = 0.6
 _NUMBERED_SHARE = 0.5
 _MAX_NUMBERS = 4  # in a line that counts the pages: chapter 2.1, page 7 of 90
 _NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
+_MIN_RUNNING, _MAX_PAGES_APART, _MARGIN_LINES = 3, 2, 3  # pages that begin alike, in a book every second
+_OWN_NUMBER = re.compile(r"^(?:\d{1,4}|[ivxlc]{1,7})\s+|\s+(?:\d{1,4}|[ivxlc]{1,7})$")
 
 
 def without_margins(pages: Sequence[list[str]], titles: Sequence[set[str]]) -> list[list[str]]:
@@ -346,10 +344,31 @@ def without_margins(pages: Sequence[list[str]], titles: Sequence[set[str]]) -> l
             margins.add((number, index))
         elif not has_few and line not in titles[number]:
             counting.add((number, index))
-    return [
-        _without(page, number, margins | counting) or _without(page, number, margins)
-        for number, page in enumerate(pages)
-    ]
+    both = margins | counting
+    left = [_without(page, at, both) or _without(page, at, margins) for at, page in enumerate(pages)]
+    for _ in range(0 if has_few else _MARGIN_LINES):
+        running = {*_running(left, titles)}
+        left = [_without(page, number, running) for number, page in enumerate(left)]
+    return left
+
+
+def _running(pages: Sequence[list[str]], titles: Sequence[set[str]]) -> Iterator[tuple[int, int]]:
+    """Page and line of what begins or ends several pages close together, but for the page's number, such as
+    a chapter's name. One copy stays, unless it repeats the end of a line above: the chapter's title."""
+    places: dict[tuple[bool, str], list[tuple[int, int]]] = defaultdict(list)
+    for number, page in enumerate(pages):
+        filled = [index for index, line in enumerate(page) if line]
+        for index in (filled[0], filled[-1]) if len(filled) > 1 else ():
+            line = page[index]
+            form = line if line in titles[number] else _OWN_NUMBER.sub("", line)
+            if page.count(line) == 1 and not isinstance(line, Table) and re.search(r"[^\W\d_]", form):
+                places[index == filled[0], form].append((number, index))
+    for (_, form), same in places.items():
+        apart = [at for at, (a, b) in enumerate(pairwise(same), start=1) if b[0] - a[0] > _MAX_PAGES_APART]
+        for start, end in pairwise([0, *apart, len(same)]):
+            above = chain.from_iterable(pages[max(0, same[start][0] - _MAX_PAGES_APART) : same[start][0]])
+            is_title = any(line.endswith(form) for line in above)
+            yield from same[start + (not is_title) : end] if end - start >= _MIN_RUNNING else ()
 
 
 def _without(page: Sequence[str], number: int, margins: set[tuple[int, int]]) -> list[str]:

@@ -257,6 +257,19 @@ def test_ocr_text_is_read_as_typed(file_name: str) -> None:
         assert section.text == f"公司年假规定\n{body}\n行。"
 
 
+def test_a_chapters_name_above_each_of_its_pages_is_not_text() -> None:
+    """Discriminates: leaving running heads that are not on most pages; omitting a title over slides."""
+    texts = [[f"{letter} {line}" for line in PROSE] for letter in "ABCDEFGHIJ"]
+    heads = ["Berths", "12 Fees", "Fees 13", "14 Fees", "Slides", "Slides", "Slides", "", "", ""]
+    pages = [[head, *text] if head else text for head, text in zip(heads, texts, strict=True)]
+    pages[0].append("Chapter 2. Fees")
+    looks = {"Slides": "F3 18", "Chapter 2. Fees": "F3 18"}
+    results = parse_document("a.pdf", pdf(pages, looks)).sections
+    assert "Berths" in [*results[0].heading, results[0].text.split()[0]]
+    assert not any("Fees" in section.text for section in results)
+    assert any("Slides" in section.heading for section in results)
+
+
 @pytest.mark.parametrize(
     ("title", "look"), [("Lesson {}", "F1 18"), ("Day {}: Oslo", "F3 12"), ("Seat {}", "")]
 )
@@ -309,6 +322,14 @@ def test_a_table_with_rules_is_a_table() -> None:
     """Discriminates: its rows as one paragraph; joining the lines of a cell without a blank,
     "thenrestart"."""
     assert over_pages(pdf_of_tables([FAULTS], EDGES)) == [(1, FAULTS_TEXT)]
+
+
+def test_a_table_without_rules_at_its_sides_has_all_its_columns() -> None:
+    """Discriminates: only the columns between two rules, with the others' texts above and below."""
+    rows = [[*row, "x"] for row in FAULTS]
+    text = over_pages(pdf_of_tables([rows], (*EDGES, 440), closed=False))[0][1]
+    assert text.splitlines()[-1] == "| E102 | Sensor lost | Call service | x |"
+    assert over_pages(pdf_of_tables([FAULTS], EDGES, closed=False)) == [(1, FAULTS_TEXT)]
 
 
 def test_short_lines_of_a_cell_are_not_joined() -> None:
