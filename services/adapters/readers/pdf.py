@@ -156,6 +156,7 @@ def _marked(lines: Sequence[tuple[int, str]], depths: Sequence[int]) -> Iterator
 
 _ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]")
 _OPEN_END = re.compile(r"[,;:，、；：]$")
+_MAX_CODE_SHARE = 0.9  # of the letters
 _MIN_PROSE_LINES = 3  # lines that continue in the next one, among the last _PAGE_LINES
 _PAGE_LINES = 60
 _NOTE_SIZE = 0.93  # of the text's size
@@ -196,7 +197,7 @@ class PictureReader(BaseReader):
 
 
 def _documents(pages: list[Extracted], marks: list[Bookmark]) -> list[Document]:
-    extracted = _without_gaps(pages)
+    extracted = _with_code(_without_gaps(pages))
     looks = [page.looks for page in extracted]
     lines = [page.lines for page in extracted]
     whole = _with_headers(without_margins(lines, _titles(looks, _text_size(lines, looks))))
@@ -216,6 +217,22 @@ def _without_gaps(pages: list[Extracted]) -> list[Extracted]:
         typed = [line.closed(close) if isinstance(line, Row) else close(line) for line in lines]
         closed.append(Extracted(typed, {close(line): look for line, look in looks.items()}, is_scan))
     return closed
+
+
+def _with_code(pages: list[Extracted]) -> list[Extracted]:
+    """Mark lines of code, by their font, unless it is that of the whole text, as in a typed letter."""
+    letters = Counter[bool]()
+    for page in pages:
+        for line, look in page.looks.items():
+            letters[look.is_code] += len(line)
+    if letters[True] > _MAX_CODE_SHARE * letters.total():
+        return pages
+
+    def marked(page: Extracted) -> list[str]:
+        code = {line for line, look in page.looks.items() if look.is_code}
+        return [Row(line) if line in code and not isinstance(line, Row) else line for line in page.lines]
+
+    return [page._replace(lines=marked(page)) for page in pages]
 
 
 def _with_headers(pages: Sequence[list[str]]) -> Sequence[list[str]]:

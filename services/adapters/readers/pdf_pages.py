@@ -21,6 +21,7 @@ from services.adapters.readers.outline import CJK, Drawing, Placed, Rule, placed
 
 _MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
+_CODE_FONT = re.compile(r"mono(?!type)|courier|typewriter|consol|menlo|iosevka|tt\d", re.IGNORECASE)
 _MAX_KERN = 250  # of 1000, a font's size
 
 
@@ -28,6 +29,7 @@ _MAX_KERN = 250  # of 1000, a font's size
 class Look:
     size: float = 0
     is_bold: bool = False
+    is_code: bool = False  # its letters are equally wide
 
 
 _PICTURES = (b"Do", b"INLINE IMAGE")
@@ -36,7 +38,7 @@ _MIN_CURVES = 100  # fewer are no text
 
 
 class Row(str):
-    """A row of a table without rules: no sentence continues from it or into it."""
+    """A row of a table without rules, or a line of code: no sentence continues from it or into it."""
 
     def closed(self, close: Callable[[str], str]) -> Row:
         return Row(close(self))
@@ -99,7 +101,7 @@ class DrawnPage:
         x, y = placed(tm[4], tm[5], cm)
         is_turned = any((tm[1], tm[2], cm[1], cm[2]))
         shown = Placed(text, x, y, height, width(text.strip()) * height / 2, is_turned)
-        self.add(shown, Look(halves, _BOLD_FONT.search(name) is not None))
+        self.add(shown, Look(halves, bool(_BOLD_FONT.search(name)), bool(_CODE_FONT.search(name))))
 
     def add(self, text: Placed, look: Look) -> None:
         self._texts.append(text)

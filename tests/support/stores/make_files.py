@@ -15,8 +15,8 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
     """Return a PDF whose pages have these lines of text; no lines make a page without text, like a scan.
 
     `looks` maps lines to font and size, such as "F3 18" (F1 Latin, F2 Chinese, F3 bold Latin, F4 Chinese with
-    the characters' numbers in Adobe's collection, F5 unknown characters); the default is the page's font in
-    size 12.
+    the characters' numbers in Adobe's collection, F5 Courier, F6 unknown characters); the default is the
+    page's font in size 12.
     """
     drawn: list[tuple[str, str]] = []
     for lines in pages:
@@ -27,7 +27,8 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
             f"BT /{looks.get(line, usual)} Tf 72 {720 - 14 * at} Td {text} Tj ET"
             for at, (line, text) in enumerate(zip(lines, shown, strict=True))
         )
-        drawn.append((stream, f"{_LATIN_FONT} {_WIDE_FONT} {_BOLD_FONT} {_NUMBERED_FONT} {_SUBSET_FONT}"))
+        numbered = f"{_NUMBERED_FONT} {_CODE_FONT} {_SUBSET_FONT}"
+        drawn.append((stream, f"{_LATIN_FONT} {_WIDE_FONT} {_BOLD_FONT} {numbered}"))
     return _assembled(drawn)
 
 
@@ -99,6 +100,7 @@ def _escaped(line: str) -> str:
 
 _LATIN_FONT = "/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 _BOLD_FONT = "/F3 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >>"
+_CODE_FONT = "/F5 << /Type /Font /Subtype /Type1 /BaseFont /Courier >>"
 _NUMBERED_FONT = (
     "/F4 << /Type /Font /Subtype /Type0 /BaseFont /Fandol /Encoding /Identity-H /DescendantFonts"
     " [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /Fandol"
@@ -115,7 +117,7 @@ _NUMBERED_FONT = (
 )
 # Any stream will do for the font's own file: nothing reads it.
 _SUBSET_FONT = (
-    "/F5 << /Type /Font /Subtype /Type0 /BaseFont /ABCDEF+Hei /Encoding /Identity-H /DescendantFonts"
+    "/F6 << /Type /Font /Subtype /Type0 /BaseFont /ABCDEF+Hei /Encoding /Identity-H /DescendantFonts"
     " [<< /Type /Font /Subtype /CIDFontType2 /BaseFont /ABCDEF+Hei /CIDToGIDMap /Identity"
     " /FontDescriptor << /Type /FontDescriptor /FontName /ABCDEF+Hei /Flags 4 /FontFile2 4 0 R >>"
     " /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> >>] >>"

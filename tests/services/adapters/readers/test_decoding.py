@@ -159,7 +159,7 @@ def test_a_chinese_font_that_only_numbers_its_characters_is_read() -> None:
 def test_glyphs_of_unknown_characters_are_left_out_and_a_page_of_them_is_one_for_text_recognition() -> None:
     """Discriminates: storing the glyphs' numbers as text, which says nothing and is found by nothing."""
     glyphs = "".join(map(chr, range(400, 420)))
-    looks = {glyphs: "F5 12", glyphs[:9]: "F5 12"}
+    looks = {glyphs: "F6 12", glyphs[:9]: "F6 12"}
     parsed = parse_document(
         "a.pdf", pdf([["规定", "年假十天，须提前三天申请，由直属主管批准。"], [glyphs, "规定"]], looks)
     )

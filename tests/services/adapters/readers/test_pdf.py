@@ -64,19 +64,17 @@ def test_a_table_of_contents_is_not_a_heading() -> None:
         assert others == [(f"停车管理办法 > {title}", "\n".join(text)) for title in chapters]
 
 
-DOTS = " . . . . . . "
-
-
 def test_a_table_of_contents_is_not_text() -> None:
     """Discriminates: passages with the words of all headings and none of the text; leaving the dots out only
     where there are some; taking a price list with dots, or a table of figures, for a table of contents."""
-    prices = [f"{boat}{DOTS}{number}" for number, boat in enumerate(("Canoe", "Dinghy", "Yacht"), start=3)]
+    dots = " . . . . . . "
+    prices = [f"{boat}{dots}{number}" for number, boat in enumerate(("Canoe", "Dinghy", "Yacht"), start=3)]
     long = ["2 Fees and fines for boats whose", "owner is not known"]
-    contents = ["Contents", "1 Berths 1", long[0], f"{long[1]}{DOTS}2", "3 Lights...... 3", "3.1 Red ones 3"]
-    figures = ["List of tables", f"A table that is not there{DOTS}3"]
+    contents = ["Contents", "1 Berths 1", long[0], f"{long[1]}{dots}2", "3 Lights...... 3", "3.1 Red ones 3"]
+    figures = ["List of tables", f"A table that is not there{dots}3"]
     pages = [["1 Berths", *prices], [*long, "Berths 14", "Fees 15"], ["3 Lights", "They burn.", "Red ones"]]
     rest = [line for page in pages for line in page]
-    for listed in ([*contents, *figures], [line.replace(DOTS, " ") for line in contents]):
+    for listed in ([*contents, *figures], [line.replace(dots, " ") for line in contents]):
         text = "\n".join(text for _, text in over([["Harbour rules"], listed, *pages]))
         assert text.split() == ["Harbour", "rules", *" ".join(rest).split()]
 
@@ -154,6 +152,14 @@ def over_pages(content: bytes) -> list[tuple[int | None, str]]:
 
 def over(pages: list[list[str]], looks: dict[str, str] | None = None) -> list[tuple[int | None, str]]:
     return over_pages(pdf(pages, looks or {}))
+
+
+def test_lines_of_code_stay_lines_but_not_those_of_a_typed_letter() -> None:
+    """Discriminates: joining the lines of a listing that are as long as those of the text, or to the text."""
+    code = [f"harbour --berth {number} --boat Ellen --from 2026-05-01 --to 2026-05-31" for number in "12"]
+    looks = dict.fromkeys(code, "F5 10")
+    assert over([[*PROSE, *code, *PROSE]], looks)[0][1].splitlines()[1:3] == code
+    assert over([PROSE], dict.fromkeys(PROSE, "F5 10")) == [(1, " ".join(PROSE))]
 
 
 def test_a_sentence_across_pages_is_one_text_followed_by_its_notes() -> None:
