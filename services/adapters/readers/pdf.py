@@ -86,8 +86,7 @@ def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]
 
 
 _TEXT_LINES, _TEXT_SHARE = 3, 0.1  # consecutive lines, and share of letters, of running text or a table
-_LARGER = 1.1
-_TITLE_LINES = 2
+_LARGER, _TITLE_LINES = 1.1, 2
 _BOLD_SHARE, _HEADING_SHARE = 0.3, 0.5  # of the letters, of the lines: anything as common is not a heading
 _MAX_HEADING_WIDTH = 90  # in half-widths of an ideograph
 _NOT_A_HEADING_END = re.compile(r"[。；;，,、：:]$|[a-z]{3}\.$|(?:\. ?){3}")
@@ -126,13 +125,23 @@ def _levels(lines: Sequence[tuple[str, Look]]) -> dict[Look, int]:
     text = max((size for size in texts if sizes[size] >= _TEXT_SHARE * sizes.total()), default=0.0)
     if not text:
         return {}
-    larger = sorted((size for size in sizes if size > _LARGER * text), reverse=True)[:_MAX_DEPTH]
+    larger = sorted(_title_sizes(lines, _LARGER * text), reverse=True)[:_MAX_DEPTH]
     levels = {look: larger.index(look.size) + 1 for look in letters if look.size in larger}
     bold = Look(text, is_bold=True)
     has_title_at_most = sum(look in levels for _, look in lines) <= _TITLE_LINES
     if has_title_at_most and 0 < letters[bold] <= _BOLD_SHARE * letters.total():
         levels[bold] = len(larger) + 1
     return levels
+
+
+def _title_sizes(lines: Sequence[tuple[str, Look]], above: float) -> list[float]:
+    """The sizes of titles: the first one, and those of several lines, most with a word, unlike a chart's."""
+    own = defaultdict[float, list[bool]](list)
+    for line, look in (each for each in lines if each[1].size > above):
+        own[look.size].append(bool(_WORD.search(line)))
+    first, is_short = next(iter(own), 0.0), len(own) <= _TITLE_LINES
+    worded = {size: sum(each) for size, each in own.items() if 2 * sum(each) >= len(each)}
+    return [size for size, count in worded.items() if size == first or is_short or count > 1]
 
 
 def _may_be_heading(line: str, following: str) -> bool:

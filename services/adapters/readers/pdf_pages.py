@@ -20,7 +20,7 @@ from services.adapters.readers.fonts import UNKNOWN, as_typed
 from services.adapters.readers.outline import CJK, Drawing, Placed, Rule, placed, spanned_table, width
 
 _MAX_FONT_SIZE = 10_000
-_BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
+_BOLD_FONT = re.compile(r"bold|black|heavy|demi|-medi\b|bx\d|simhei|heiti", re.IGNORECASE)
 _CODE_FONT = re.compile(r"mono(?!type)|courier|typewriter|consol|menlo|iosevka|tt\d", re.IGNORECASE)
 _MAX_KERN = 250  # of 1000, a font's size
 
@@ -33,8 +33,7 @@ class Look:
 
 
 _PICTURES = (b"Do", b"INLINE IMAGE")
-_STAMP_CHARS = 20  # a scanner app's name, a page number
-_MIN_CURVES = 100  # fewer are no text
+_STAMP_CHARS, _MIN_CURVES = 20, 100  # a scanner app's name, a page number; fewer curves are no text
 
 
 class Row(str):
@@ -225,7 +224,7 @@ _EVEN_LINE_SHARE = 0.9  # of the column's width, which lines of ideographs fill 
 _LABELLED = re.compile(r"[^\W\d][^:：。，,]{0,20}(?<!\d)[:：]\s?\S")
 FIGURE = re.compile(r"[-+]?[¥￥$€£]?\d[\d,.]*[^\W\d]{0,2}%?|[¥￥$€£]")
 _AMOUNT = re.compile(r"\d\.\d\d$")
-_MIN_CELLS = 4
+_MIN_CELLS, _MAX_HEADER_ROWS = 4, 3
 MIN_COLUMNS, _MIN_ROWS = 3, 3
 _DASHES = "-–—"
 _LINE_STEP = 0.9  # of the font size, from one line down to the next
@@ -233,7 +232,6 @@ SAME_PLACE = 3.0  # points
 _MIN_ROOM, _PADDING = 1.5, 12.0  # of the font size, at a line's end; points, in a cell
 _SAME_CELL = 3.0  # of the font size: how much further left a line of a centred cell may begin
 _WIDE_GAP, _WIDTH_SHARE = 1.5, 0.9  # of the font size; of a text's estimated width
-_MAX_HEADER_ROWS = 3
 
 
 def _lines(text: str) -> list[str]:
@@ -308,8 +306,8 @@ def is_row(line: str, following: str) -> bool:
 
 
 def continued(line: str, following: str) -> str:
-    if line.endswith("-") and line[-2:-1].isalpha() and following[0].islower():
-        return line[:-1]
+    if line.endswith("-") and line[-2:-1].isalpha() and following[0].isalpha():
+        return line[:-1] if following[0].islower() else line
     in_number = line[-1] in _DASHES and line[-2:-1].isalnum() and following[0].isdigit()
     return line if in_number or CJK.match(line[-1]) or CJK.match(following[0]) else f"{line} "
 
@@ -317,14 +315,12 @@ def continued(line: str, following: str) -> str:
 # Removes running heads, footers and page numbers, which would otherwise end up in the middle of sentences
 # that continue on the next page.
 
-_EDGE_LINES = 2
-_LINE_CHARS = 100
+_EDGE_LINES, _LINE_CHARS = 2, 100
 _MIN_PAGES = 4  # fewer say little about what repeats
 _PAGE_NUMBER_LINE = re.compile(
     r"\W*(?:第|page)?\s*\d{1,3}\s*页?(?:\s*(?:/|of|，?\s*共)\s*\d{1,3}\s*页?)?\W*", re.IGNORECASE
 )
-_REPEATED_SHARE = 0.6
-_NUMBERED_SHARE = 0.5
+_REPEATED_SHARE, _NUMBERED_SHARE = 0.6, 0.5
 _MAX_NUMBERS = 4  # in a line that counts the pages: chapter 2.1, page 7 of 90
 _NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
 _MIN_RUNNING, _MAX_PAGES_APART, _MARGIN_LINES = 3, 2, 3  # pages that begin alike, in a book every second

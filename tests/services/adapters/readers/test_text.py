@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.adapters.readers.documents import parse_document
+from tests.support.stores.make_files import pdf
 
 
 def sections_of(text: str) -> list[tuple[str, str]]:
@@ -149,3 +150,30 @@ def test_a_mail_thread_has_a_section_for_each_message() -> None:
     ]
     assert found[0][1].startswith("From: Ann Lee <ann@example.org>\nTo: Bo\n")
     assert found[1][1].endswith("\n\nDoes it run?")
+
+
+def text_of(pages: list[list[str]]) -> str:
+    return "\n".join(section.text for section in parse_document("a.pdf", pdf(pages)).sections)
+
+
+def test_a_table_of_contents_is_not_text() -> None:
+    """Discriminates: passages with the words of all headings and none of the text; leaving the dots out only
+    where there are some; taking a price list with dots, or a table of figures, for a table of contents."""
+    dots = " . . . . . . "
+    prices = [f"{boat}{dots}{number}" for number, boat in enumerate(("Canoe", "Dinghy", "Yacht"), start=3)]
+    long = ["2 Fees and fines for boats whose", "owner is not known"]
+    contents = ["Contents", "1 Berths 1", long[0], f"{long[1]}{dots}2", "3 Lights...... 3", "3.1 Red ones 3"]
+    figures = ["List of tables", f"A table that is not there{dots}3"]
+    pages = [["1 Berths", *prices], [*long, "Berths 14", "Fees 15"], ["3 Lights", "They burn.", "Red ones"]]
+    rest = [line for page in pages for line in page]
+    for listed in ([*contents, *figures], [line.replace(dots, " ") for line in contents]):
+        text = text_of([["Harbour rules"], listed, *pages])
+        assert text.split() == ["Harbour", "rules", *" ".join(rest).split()]
+
+
+def test_an_index_at_the_end_is_not_text() -> None:
+    """Discriminates: passages of nothing but words and page numbers; omitting what follows the index."""
+    index = [line for word in "abcdefghij" for line in (f"{word}nchor, {ord(word)}, 7–9", f"{word}oat 12")]
+    pages = [[f"{letter} {word} and its cost" for word in ("Boat", "Oar", "Sail")] for letter in "ABCDEF"]
+    text = text_of([*pages, *pages, ["Subject index", "A", *index], ["Printed in Lier."]])
+    assert text.endswith("F Sail and its cost\nPrinted in Lier.")
