@@ -140,9 +140,8 @@ _MAX_RULES, _MAX_CELLS = 4_000, 5_000  # per page, per table
 _MAX_CROSSINGS = 250_000  # pairs of rules that may touch
 _MIN_FILLED_SHARE, _MAX_CELL_CHARS = 0.4, 600  # of cells, per cell; else it is a drawing or a layout
 _MAX_HEADER_BYTES = 120  # per cell; anything longer is not a header, and would be repeated for every row
-_MIN_SIDE = 12.0  # points, of a column without a rule beside it
 _FITS = 0.6  # of a text's estimated width, as the letters of some fonts are narrow
-
+_MIN_SIDE = 12.0  # points, of a column without a rule beside it
 
 Cell = tuple[int, int]
 """The row and column of the first grid place that the cell occupies."""
@@ -325,17 +324,17 @@ def _closed(rights: list[list[Rule]], tops: Sequence[Sequence[Rule]]) -> list[li
     left = max(min(rule.start for rule in rules) for rules in tops)
     right = min(max(rule.end for rule in rules) for rules in tops)
     before = [[Rule(left, low, high)]] if left < rights[0][0].at - _MIN_SIDE else []
-    return [*before, *rights, *([[Rule(right, low, high)]] if right > rights[-1][0].at + _MIN_SIDE else [])]
+    after = [[Rule(right, low, high)]] if right > rights[-1][0].at + _MIN_SIDE else []
+    return [*before, *rights, *after]
 
 
 def _by_position(rules: Sequence[Rule]) -> list[list[Rule]]:
     """The rules grouped by position, ascending."""
     groups: list[list[Rule]] = []
     for rule in sorted(rules, key=lambda each: each.at):
-        if groups and rule.at - groups[-1][0].at <= _TOLERANCE:
-            groups[-1].append(rule)
-        else:
-            groups.append([rule])
+        if not groups or rule.at - groups[-1][0].at > _TOLERANCE:
+            groups.append([])
+        groups[-1].append(rule)
     return groups
 
 
