@@ -279,7 +279,8 @@ def _fields(lines: Sequence[str]) -> dict[str, str]:
 
 _NUMBERING = re.compile(
     r"\s*(?:第\s*[\d一二三四五六七八九十百]+\s*[章节條条篇部]|[一二三四五六七八九十]+(?=[、.．])"
-    r"|(?:chapter|appendix|section|part)\s+[\dA-Z]{1,4}\b|(?:table|figure|[图表])\s*\d+(?:[.-]\d+)*|(?:[A-Z]\.?)?\d+(?:\.\d+)*|[A-Z]\b)[\s.．、:：)）]*",
+    r"|(?:chapter|appendix|section|part)\s+[\dA-Z]{1,4}\b|(?:table|figure|[图表])\s*\d+(?:[.-]\d+)*"
+    r"|(?:[A-Z]\.?)?\d+(?:\.\d+)*|[A-Z]\b)[\s.．、:：)）]*",
     re.IGNORECASE,
 )
 
