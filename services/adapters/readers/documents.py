@@ -140,7 +140,7 @@ MAX_EXPANDED_BYTES = 200_000_000
 MAX_RATIO = 100
 RATIO_COUNTS_FROM_BYTES = 1_000_000
 # Drawings and previews of embedded files: mostly one colour, so that a harmless one shrinks a thousandfold.
-_DRAWINGS, _DRAWING_BYTES = (".emf", ".wmf", ".bmp", ".bin", ".tif", ".tiff", ".pict"), 50_000_000
+_DRAWINGS, _DRAWING_BYTES = (".emf", ".wmf", ".bmp", ".bin", ".tif", ".tiff", ".pict"), 20_000_000
 _PIECE_BYTES = 1 << 18
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the only ones that these formats allow
 _ENCRYPTED_FLAG = 1
