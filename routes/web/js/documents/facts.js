@@ -11,8 +11,9 @@ export function nameOf({ file_name: name, external_id: path, sample, source }) {
 }
 
 /** Spans; the style sheet adds the separators. */
-export function factsOf(document) {
-  const { file_name: name, status, chunk_count: n, unread_pages: pages, size_bytes: bytes, date, source, shared } = document;
+export function factsOf({
+  file_name: name, status, chunk_count: n, unread_pages: pages, size_bytes: bytes, date, source, shared,
+}) {
   const kind = kindOf(name);
   return [
     kind && el("span", { text: kind }),

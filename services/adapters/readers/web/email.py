@@ -19,7 +19,7 @@ from services.adapters.readers.decoding import decode
 from services.adapters.readers.documents import read_sections
 from services.adapters.readers.outline import Outline, with_dates
 from services.adapters.readers.text import add_mail_text
-from services.adapters.readers.web.html import read_html
+from services.adapters.readers.web.html import charset_of, read_html
 
 # The text of an e-mail's headers and parts, whatever charset they claim.
 
@@ -61,14 +61,7 @@ def text_of(content: bytes, charset: str | None) -> str:
 
 def body_text(part: Message) -> str:
     payload = part.get_payload(decode=True)
-    return text_of(payload, _charset(part)) if isinstance(payload, bytes) else ""
-
-
-def _charset(part: Message) -> str | None:
-    try:
-        return part.get_content_charset()
-    except ValueError:  # it contains a NUL
-        return None
+    return text_of(payload, charset_of(part)) if isinstance(payload, bytes) else ""
 
 
 def file_name(part: Message) -> str:

@@ -20,7 +20,7 @@ from lxml.etree import _Element
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import section_document, with_dates
-from services.adapters.readers.web.html import read_html
+from services.adapters.readers.web.html import read_parsed
 from services.adapters.readers.web.tree import is_contents, parse_html
 
 # An EPUB's metadata: its title and dates, its chapters in reading order and their names.
@@ -177,8 +177,8 @@ def _read(book: zipfile.ZipFile, chapter: Chapter, title: str) -> list[Document]
         text = decode(content, declared.group(1).decode() if declared else None)
     except UnreadableDocumentError:
         return []
-    text = _CLOSED.sub(r"<\1\2></\1>", text)
-    sections = [] if is_contents(parse_html(text)) else read_html(text)
+    page = parse_html(_CLOSED.sub(r"<\1\2></\1>", text))
+    sections = [] if is_contents(page) else read_parsed(page)
     return [section_document(section.text, _path(section, chapter, title)) for section in sections]
 
 

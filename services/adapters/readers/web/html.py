@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
+from email.message import Message
 from typing import Any
 
 from llama_index.core.readers.base import BaseReader
@@ -36,7 +37,6 @@ from services.adapters.readers.web.tree import (
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
 _ARCHIVE_HEAD_BYTES, _MAX_BOUNDARIES, _PAGE_TYPES = 4096, 50, ("text/html", "application/xhtml+xml")
-_DECLARED = re.compile(r"""charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
 _UNTITLED = re.compile(
     r"(?:untitled|no title|new page|无标题|無標題|未命名|新建网页)"
     r"(?:\s*(?:document|page|文档|文件|网页|網頁))?\W*\d*$",
@@ -80,8 +80,15 @@ def _page_in_archive(content: bytes) -> str:
     body = page.get_payload(decode=True) if page is not None else None
     if page is None or not isinstance(body, bytes):
         return ""
-    declared = _DECLARED.search(str(page.get("Content-Type", "")))
-    return decode(body, declared[1]) if declared else decode_html(body)
+    declared = charset_of(page)
+    return decode(body, declared) if declared else decode_html(body)
+
+
+def charset_of(part: Message) -> str | None:
+    try:
+        return part.get_content_charset()
+    except ValueError:  # it contains a NUL
+        return None
 
 
 def decode_html(content: bytes) -> str:
@@ -91,7 +98,11 @@ def decode_html(content: bytes) -> str:
 
 def read_html(text: str) -> list[Document]:
     """The sections of a page that is part of another document, whose title replaces the page's."""
-    return _Page("").read(parse_html(text))
+    return read_parsed(parse_html(text))
+
+
+def read_parsed(page: LexborHTMLParser) -> list[Document]:
+    return _Page("").read(page)
 
 
 def _title(page: LexborHTMLParser) -> str:

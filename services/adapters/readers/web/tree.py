@@ -11,21 +11,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 TEXT = "-text"
 _SKIPPED = frozenset(
-    (
-        "script",
-        "style",
-        "nav",
-        "noscript",
-        "template",
-        "head",
-        "title",
-        "svg",
-        "iframe",
-        "object",
-        "select",
-        "datalist",
-    )
-)
+    ("script", "style", "nav", "noscript", "template", "head", "title", "svg", "iframe", "object", "select",
+     "datalist")
+)  # fmt: skip
 _ALWAYS_SHOWN = ("html", "body")  # many pages hide themselves until their script has run
 
 Steps = Iterator[tuple["Step", LexborNode]]

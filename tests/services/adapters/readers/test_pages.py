@@ -271,6 +271,13 @@ def test_a_page_saved_as_a_single_file_is_read(name: str, charset: str) -> None:
     assert [(each.heading, each.text) for each in results] == [(("卡纸",), "打开盖子，取出纸张。" * 30)]
 
 
+def test_a_charset_with_a_nul_is_none() -> None:
+    """Discriminates: the error that Python's parser of mails raises."""
+    page = "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\n"
+    page += "Content-Type: text/html; charset*=x\0y''utf-8\n\n<h1>Jams</h1><p>Open the lid.</p>\n--b--\n"
+    assert sections("a.mhtml", page) == [("Jams", "Open the lid.")]
+
+
 def test_html_in_a_mail_keeps_its_header_and_footer() -> None:
     mail = "Subject: a\nContent-Type: text/html\n\n<header>head</header><p>text</p><footer>foot</footer>"
     assert [text for _, text in sections("a.eml", mail)] == ["head\n\ntext\n\nfoot"]
