@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from core.relevance.names import (
     version_in,
 )
 from core.relevance.query import Query, asks_for_step, explanation_of, wording
-from core.relevance.sparse import MIN_WORD_WEIGHT, WeightedTerm, presence, question_terms
+from core.relevance.sparse import MIN_WORD_WEIGHT, WeightedTerm, presence, presences, question_terms
 
 MAX_ROWS = 5
 MANY = 3  # questions of an FAQ
@@ -351,7 +351,7 @@ class Quotables:
         terms = question_terms(asked[-MAX_QUESTION_CHARS:])
         above = {each: presence(terms, each) for each in {one.above for one in self._candidates}}
         size = (len(self._candidates), len(terms))
-        own_words = [has for one in self._candidates for has in presence(terms, one.says)]
+        own_words = [*chain.from_iterable(presences(terms, (one.says for one in self._candidates)))]
         itself: Matrix = np.array(own_words, dtype=float).reshape(size)
         below = np.array([above[one.above] for one in self._candidates], dtype=float).reshape(size)
         held = np.maximum(itself, below)

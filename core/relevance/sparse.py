@@ -371,13 +371,19 @@ def hits_in(text: str, terms: Mapping[str, int], cjk: Mapping[str, int]) -> Hits
 
 def presence(question: Sequence[WeightedTerm], text: str) -> list[bool]:
     """Return, for each of the question's terms in order, whether the text has it."""
-    lowered = folded(text).lower()
-    cjk = [is_cjk(term.text) for term in question]
-    stems = frozenset() if all(cjk) else word_stems(text)
-    return [
-        holds(lowered, term.text) if by_character else term.text in stems
-        for term, by_character in zip(question, cjk, strict=True)
-    ]
+    return next(presences(question, [text]))
+
+
+def presences(question: Sequence[WeightedTerm], texts: Iterable[str]) -> Iterator[list[bool]]:
+    """The same for each of many texts: what kind of term each is, is determined once."""
+    kinds = [(term.text, is_cjk(term.text), term.text in _days()) for term in question]
+    by_word = not all(by_character for _, by_character, _ in kinds)
+    for text in texts:
+        lowered, stems = folded(text).lower(), word_stems(text) if by_word else frozenset[str]()
+        yield [
+            (holds(lowered, term) if is_day else term in lowered) if by_character else term in stems
+            for term, by_character, is_day in kinds
+        ]
 
 
 def covered(question: str, text: str) -> float:
