@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.dates import first_day, last_day
+from core.formats import reading_of
 from core.text import Language
 
 SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
@@ -89,8 +90,8 @@ class Document:
     `source` names the followed folder it comes from ("" for an upload); `modified_us` is that file's
     modification time. While a new version is ingested, every field describes the one that is searched.
     `error` says why it could not be read or, if `status` is ready, why its newer version could not;
-    `refused_hash` is then the newer content's hash. `unread_pages`: those without readable text, such as
-    scans, left out because text recognition is not installed.
+    `refused_hash` is then the newer content's revision. `unread_pages`: those without readable text, such as
+    scans, left out because text recognition is not installed. `reading` is `reading_of` at that time.
     """
 
     document_id: str
@@ -109,11 +110,29 @@ class Document:
     modified_us: int = 0
     refused_hash: str = ""
     unread_pages: int = 0
+    reading: int = 0
+
+    @property
+    def revision(self) -> str:
+        return revision_of(self.content_hash, self.reading)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether reading the same file again may find more in it."""
+        latest = reading_of(self.file_name)
+        if self.reading + 1 == latest and latest % 2:  # text recognition was installed since
+            return self.unread_pages > 0 or self.status is DocumentStatus.FAILED
+        return self.reading < latest
 
     @property
     def is_sample(self) -> bool:
         """Whether it is part of the guide shipped with Wenmai; other shared documents have a source."""
         return self.owner == SHARED_OWNER and not self.source
+
+
+def revision_of(content_hash: str, reading: int) -> str:
+    """Identify a content as one reading of it: chunks of two readings never mix. The hash comes first."""
+    return f"{content_hash}.{reading}" if reading else content_hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import structlog
 from api.admin.erasure import ErasureHandler
 from config.settings import Settings
 from core.errors import UnknownDocumentError, WenmaiError
-from core.formats import supported_files
+from core.formats import reading_of, supported_files
 from core.knowledge import SHARED_OWNER, JobStage, Upload
 from core.operations.erasure import ErasureOptions
 from services.knowledge.base import KnowledgeBase
@@ -51,8 +51,10 @@ def _marker(data_dir: Path) -> str | None:
 
 
 def _fingerprint(folder: Path) -> str:
-    names = [f"{path.relative_to(folder)}\n".encode() + path.read_bytes() for path in supported_files(folder)]
-    return hashlib.sha256(b"".join(names)).hexdigest()
+    digest = hashlib.sha256()
+    for path in supported_files(folder):
+        digest.update(f"{path.relative_to(folder)}\n{reading_of(path.name)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,8 @@ class KnownDocuments:
     def changed(self, citation: Citation) -> bool:
         """Whether the document exists with other content than was cited."""
         stored = self.hashes.get(citation.document_id)
-        return bool(stored and citation.version) and not (stored or "").startswith(citation.version)
+        cited = citation.version.partition(".")[0]  # without the number of its reading
+        return bool(stored and cited) and not (stored or "").startswith(cited)
 
 
 FindDocuments = Callable[[Sequence[str], Sequence[str]], Awaitable[KnownDocuments]]

@@ -226,7 +226,7 @@ def _current(document: Document) -> Filter:
     unnamed = is_empty("version")
     return Filter(
         must=[equals("document_id", document.document_id)],
-        should=[equals("version", version_of(document.content_hash)), unnamed],
+        should=[equals("version", version_of(document.revision)), unnamed],
     )
 
 

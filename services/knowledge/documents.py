@@ -55,7 +55,7 @@ class TagCount:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """`updated_us` is the last heartbeat of its ingestion; `incoming` is the hash of the content that is
+    """`updated_us` is the last heartbeat of its ingestion; `incoming` is the revision that is
     replacing the searchable one, or has just replaced it; "" if there is none."""
 
     document: Document

@@ -43,7 +43,7 @@ class Versions:
     async def accept(self, document: Document, before: StoredDocument | None) -> Document:
         """Begin ingesting the document; return its record. Any earlier state must be settled."""
         if before is not None and before.is_ready:
-            await self._documents.save(before.document, incoming=document.content_hash)
+            await self._documents.save(before.document, incoming=document.revision)
             return before.document
         if before is not None:
             await self._chunks.remove_all(document.document_id)  # possibly left by a failed attempt
@@ -52,7 +52,7 @@ class Versions:
 
     async def publish(self, document: Document, chunk_count: int) -> None:
         """Publish a document whose chunks are all stored. May be repeated after a partial failure."""
-        document_id, version = document.document_id, version_of(document.content_hash)
+        document_id, version = document.document_id, version_of(document.revision)
         before = await self._documents.load(document_id)
         replaces = before is not None and before.is_ready
         await self._chunks.publish(document_id, version)
@@ -65,24 +65,29 @@ class Versions:
         ready = replace(
             document, status=DocumentStatus.READY, chunk_count=chunk_count, error=None, refused_hash=""
         )
-        await self._documents.save(ready, incoming=document.content_hash if replaces else "")
+        await self._documents.save(ready, incoming=document.revision if replaces else "")
         failpoint("ingest.replaced")
         if replaces:
             await self._sweep(document_id, version)
 
     async def fail(self, document: Document, why: WenmaiError) -> None:
         """Record that ingestion failed; what was searchable before stays so."""
-        refused = "" if why.retryable else document.content_hash  # a transient error is worth another try
+        refused = not why.retryable  # a transient error is worth another try
         before = await self._documents.load(document.document_id)
         if before is None or not before.is_ready:
             await self._chunks.remove_all(document.document_id)
-            await self._documents.save(_failed(document, refused, str(why)))
-        elif before.document.content_hash != document.content_hash:
-            await self._chunks.remove_version(document.document_id, version_of(document.content_hash))
+            await self._documents.save(_failed(document, document.content_hash if refused else "", str(why)))
+        elif before.document.revision != document.revision:
+            await self._chunks.remove_version(document.document_id, version_of(document.revision))
             # keep the older time if a retry may succeed: folder sync must not consider the file done
             modified_us = before.document.modified_us if why.retryable else document.modified_us
             await self._documents.save(
-                replace(before.document, error=str(why), refused_hash=refused, modified_us=modified_us)
+                replace(
+                    before.document,
+                    error=str(why),
+                    refused_hash=document.revision if refused else "",
+                    modified_us=modified_us,
+                )
             )
 
     async def repair(self, stored: StoredDocument) -> None:
@@ -91,15 +96,15 @@ class Versions:
         if document.status is DocumentStatus.INGESTING:
             await self._chunks.remove_all(document.document_id)
             await self._documents.save(_failed(document, "", INTERRUPTED))
-        elif stored.incoming == document.content_hash:
+        elif stored.incoming == document.revision:
             await self._sweep(document.document_id, incoming)
         elif stored.incoming:
             await self._chunks.remove_version(document.document_id, incoming)
             await self._documents.settle(document.document_id)
 
-    async def rewind(self, stored: StoredDocument, content_hash: str) -> None:
-        """Prepare to resume ingesting this content: until it is complete, none of it is searchable."""
-        await self._chunks.withdraw(stored.document.document_id, version_of(content_hash))
+    async def rewind(self, document: Document) -> None:
+        """Prepare to resume ingesting this revision: until it is complete, none of it is searchable."""
+        await self._chunks.withdraw(document.document_id, version_of(document.revision))
 
     async def _sweep(self, document_id: str, version: str) -> None:
         await self._chunks.remove_others(document_id, version)
@@ -245,7 +250,7 @@ class Ingestion:
 
     async def _verify(self, total: int, progress: Job) -> None:
         progress.enter(JobStage.VERIFYING)
-        document_id, version = self._document.document_id, version_of(self._document.content_hash)
+        document_id, version = self._document.document_id, version_of(self._document.revision)
         stored = await self._parts.chunks.count(document_id, version)
         if stored > total:  # an earlier attempt cut the same content into more pieces
             await self._parts.chunks.remove_from(document_id, version, total)
@@ -294,7 +299,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
-    version = version_of(document.content_hash)
+    version = version_of(document.revision)
     for position, piece in enumerate(pieces):
         yield Chunk(
             chunk_id=chunk_id_of(document.document_id, version, position),

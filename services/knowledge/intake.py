@@ -10,6 +10,7 @@ from dataclasses import replace
 import structlog
 
 from core.errors import BadRequestError, UnavailableError, WenmaiError
+from core.formats import reading_of
 from core.knowledge import Addition, Document, DocumentStatus, Upload
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore, StoredDocument
@@ -73,7 +74,7 @@ class Intake:
             if stored is not None:  # reload: parsing may have taken long
                 stored = await self._documents.load(document_id)
             document = self._document(upload, document_id, hash_hex, stored)
-            document = replace(document, date=upload.date or (pieces.date if pieces else "") or None)
+            document = replace(document, date=document.date or (pieces.date if pieces else "") or None)
             with self._jobs.room(document_id, len(pieces or ())):  # others may have come since
                 return await run_to_completion(self._accept(upload, document, pieces))
 
@@ -121,12 +122,13 @@ class Intake:
         """Resume, as the same job, what an earlier run of the server left unfinished."""
         upload = header.upload(b"")
         document = self._document(upload, header.document_id, header.content_hash, stored)
-        document = replace(document, size_bytes=header.size_bytes)
+        # the chunks stored so far belong to the reading that was begun, perhaps by an earlier release
+        document = replace(document, size_bytes=header.size_bytes, reading=_pending(stored)[1])
 
         async def read() -> Pieces:
             return await self._read_spooled(upload, header.job_id)
 
-        await self._parts.versions.rewind(stored, header.content_hash)
+        await self._parts.versions.rewind(document)
         work = Ingestion(self._parts, document, read, lambda: self._spool.drop(header.job_id))
         self._jobs.submit(document, 0, work, header.job_id)
         log.debug("ingestion_resumed", document_id=header.document_id)
@@ -144,7 +146,7 @@ class Intake:
         }
         repaired = 0
         for stored in [each async for each in self._documents.unsettled()]:
-            header = waiting.pop((stored.document.document_id, _pending_hash(stored)), None)
+            header = waiting.pop((stored.document.document_id, _pending(stored)[0]), None)
             if header is not None:  # uploads in our spool belong to no other process
                 await self.resume(header, stored)
             elif not self._is_alive(stored):
@@ -184,10 +186,10 @@ class Intake:
         if stored.document.status is DocumentStatus.FAILED:
             return None
         if job is None and not stored.is_settled and self._is_alive(stored):
-            if hash_hex in (stored.incoming, stored.document.content_hash):
+            if hash_hex in (_pending(stored)[0], stored.document.content_hash):
                 return Addition(stored.document, None, existing=True)
             raise UnavailableError(ELSEWHERE)
-        if not (stored.is_ready and stored.document.content_hash == hash_hex):
+        if not (stored.is_ready and stored.document.content_hash == hash_hex) or stored.document.is_outdated:
             return None
         settled = stored if stored.is_settled else await self.release(stored.document.document_id)
         document = await self._redescribe((settled or stored).document, upload)
@@ -257,9 +259,10 @@ class Intake:
             status=DocumentStatus.INGESTING,
             external_id=upload.external_id,
             tags=self._tags(document_id, stored) if upload.tags is None else upload.tags,
-            date=upload.date,
+            date=upload.date or _kept_date(stored, hash_hex),
             source=upload.source,
             modified_us=upload.modified_us,
+            reading=reading_of(upload.file_name),
         )
 
     def _tags(self, document_id: str, stored: StoredDocument | None) -> tuple[str, ...]:
@@ -270,12 +273,20 @@ class Intake:
         return stored.document.tags if stored else ()
 
 
-def _pending_hash(stored: StoredDocument) -> str:
-    """Return the hash of the content still being ingested; "" if all is searchable."""
+def _pending(stored: StoredDocument) -> tuple[str, int]:
+    """Return the hash of the content still being ingested, and its reading; "" if all is searchable."""
     document = stored.document
     if document.status is DocumentStatus.INGESTING:
-        return document.content_hash
-    return stored.incoming if stored.incoming != document.content_hash else ""
+        return document.content_hash, document.reading
+    if stored.incoming == document.revision:
+        return "", 0
+    hash_hex, _, reading = stored.incoming.partition(".")
+    return hash_hex, int(reading or 0)
+
+
+def _kept_date(stored: StoredDocument | None, hash_hex: str) -> str | None:
+    """Return the date of a document whose content is only read again: somebody may have set it."""
+    return stored.document.date if stored and stored.document.content_hash == hash_hex else None
 
 
 def _header(upload: Upload, document: Document, job_id: str) -> UploadHeader:

@@ -44,6 +44,7 @@ def base_name(name: str) -> str:
 
 
 VERSION_CHARS = 16  # of the content's hash
+HASH_CHARS = 64
 _DOCUMENTS_NAMESPACE = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
 
 
@@ -101,8 +102,9 @@ def document_id_named(owner: str, external_id: str) -> str:
     return str(uuid.uuid5(_DOCUMENTS_NAMESPACE, f"{owner}\0external\0{external_id}"))
 
 
-def version_of(hash_hex: str) -> str:
-    return hash_hex[:VERSION_CHARS]
+def version_of(revision: str) -> str:
+    """Shorten a document's revision, which its chunks carry as their version."""
+    return revision[:VERSION_CHARS] + revision[HASH_CHARS:]
 
 
 def chunk_id_of(document_id: str, version: str, position: int) -> str:

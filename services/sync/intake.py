@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from core.errors import BadRequestError, UnavailableError, WenmaiError
-from core.knowledge import Addition, Document, DocumentStatus, JobSnapshot, JobStage, Upload
+from core.formats import reading_of
+from core.knowledge import (
+    Addition,
+    Document,
+    DocumentStatus,
+    JobSnapshot,
+    JobStage,
+    Upload,
+    revision_of,
+)
 from services.knowledge.jobs.lanes import Shares
 from services.sync.plan import UNSETTLED_US, ExpectedDocument, ToRead
 from services.sync.reports import Tally
@@ -191,8 +200,9 @@ class FileIntake:
         if known.owner != expected.owner or known.modified_us == UNSETTLED_US:
             return False
         if known.refused_hash:
-            return file.hash_hex == known.refused_hash
-        return file.hash_hex == known.content_hash and known.tags == expected.tags
+            return known.refused_hash == revision_of(file.hash_hex, reading_of(known.file_name))
+        is_same = file.hash_hex == known.content_hash and known.tags == expected.tags
+        return is_same and not known.is_outdated
 
     def _count_known(self, known: Document, task: ToRead) -> None:
         if known.refused_hash or known.status is DocumentStatus.FAILED:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from core.knowledge import Document, DocumentStatus
+from core.formats import reading_of
+from core.knowledge import Document, DocumentStatus, revision_of
 from services.sync.scanner import Scan, ScannedFile
 
 MANY_KNOWN = 20
@@ -83,8 +84,8 @@ def is_settled(document: Document, file: ScannedFile, expected: ExpectedDocument
     if document.modified_us != file.modified_us or document.owner != expected.owner:
         return False
     if document.refused_hash:  # the other fields are of the older version, which is searched
-        return True
-    if document.status is DocumentStatus.FAILED and not document.content_hash:
+        return document.refused_hash.endswith(revision_of("", reading_of(document.file_name)))
+    if document.is_outdated or (document.status is DocumentStatus.FAILED and not document.content_hash):
         return False
     return document.size_bytes == file.size_bytes and document.tags == expected.tags
 

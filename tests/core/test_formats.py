@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from llama_index.core.readers.base import BaseReader
 
+from core import formats
 from core.errors import UnsupportedMediaError
 from core.formats import (
     FORMATS,
@@ -18,10 +21,12 @@ from core.formats import (
     is_supported,
     language_of,
     readable_endings,
+    reading_of,
     recognises_text,
     save_as,
     words_of_name,
 )
+from core.knowledge import Document, DocumentStatus
 from services.adapters.readers.documents import READERS
 
 
@@ -57,6 +62,34 @@ def without_recognition(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("core.formats.find_spec", lambda name: None)
     yield
     recognises_text.cache_clear()
+
+
+def document(file_name: str, **changes: Any) -> Document:
+    made = Document("d", "ann", file_name, "h", 1, 1, DocumentStatus.READY, reading=reading_of(file_name))
+    return replace(made, **changes)
+
+
+def test_a_document_is_outdated_once_its_reader_has_become_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = document("a.pdf"), document("a.docx"), document("NOTES")
+    assert [each.is_outdated for each in before] == [False, False, False]
+    assert document("a.md", reading=0).is_outdated
+    monkeypatch.setitem(formats._READERS, DocumentFormat.PDF, 5)
+    assert [each.is_outdated for each in before] == [True, False, False]
+    assert not document("A.PDF").is_outdated
+
+
+def test_with_text_recognition_a_pdf_with_unread_pages_is_outdated(without_recognition: None) -> None:
+    """Discriminates: reading every PDF again, because text recognition was installed or removed since."""
+    scan, failed = document("a.pdf", unread_pages=2), document("a.pdf", status=DocumentStatus.FAILED)
+    typed, text = document("a.pdf"), document("a.md", unread_pages=2)
+    assert not any(each.is_outdated for each in (scan, failed, typed, text))
+    later = {each: replace(each, reading=each.reading + 1) for each in (scan, failed, typed)}
+    assert not any(each.is_outdated for each in later.values())
+    recognises_text.cache_clear()
+    with pytest.MonkeyPatch.context() as installed:
+        installed.setattr("core.formats.find_spec", lambda name: name)
+        assert [each.is_outdated for each in (scan, failed, typed, text)] == [True, True, False, False]
+        assert not any(each.is_outdated for each in later.values())
 
 
 @pytest.mark.parametrize("file_name", ["scan.png", "IMG_01.JPG", "page.tiff", "photo.heic"])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from config.settings import ModelSettings, StoreSettings
 from core.conversation.turns import TurnStatus
 from core.errors import StartRefusedError, WenmaiError
+from core.formats import reading_of
 from core.knowledge import DocumentStatus
 from core.operations.reports import Finding, fail, ok, warn
 from core.text import counted
@@ -18,7 +19,7 @@ from services.operations.reembedding.level import lacks
 from services.operations.repair.documents import UnsearchedDocuments
 from services.store.collections import REEMBED_COMMAND, collection_specs, read_stored_as
 from services.store.dialect import Filter, StoreCondition, StoreUpkeep, VectorStore
-from services.store.points import equals, is_empty, scroll_all
+from services.store.points import equals, is_empty, of_sample, scroll_all
 
 # The size of the knowledge base.
 
@@ -218,7 +219,27 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
                 "from a restored backup is marked failed and must be uploaded again",
             )
         )
-    return findings or [ok("documents", f"{counted(len(known), 'document')}, no chunk without its document")]
+    findings = findings or [
+        ok("documents", f"{counted(len(known), 'document')}, no chunk without its document")
+    ]
+    return findings + await _outdated(store, names)
+
+
+async def _outdated(store: VectorStore, names: StoreSettings) -> list[Finding]:
+    """Followed folders are read again on their own, uploads only if they are sent again."""
+    ready = Filter(must=[equals("status", DocumentStatus.READY.value)], must_not=[of_sample()])
+    fields = ["file_name", "reading", "source"]
+    outdated = []
+    async for record in scroll_all(store, names.document_collection, ready, with_payload=fields):
+        payload = record.payload or {}
+        file_name, reading = str(payload.get("file_name") or ""), payload.get("reading") or 0
+        if not payload.get("source") and reading // 2 < reading_of(file_name) // 2:
+            outdated.append(file_name)
+    if not outdated:
+        return []
+    some = ", ".join(sorted(outdated)[:3])
+    number = counted(len(outdated), "document")
+    return [ok("readings", f"{number} read by an earlier release ({some}): add the files again to gain")]
 
 
 async def _read_turns(store: VectorStore, collection: str) -> _Turns:

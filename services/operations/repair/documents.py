@@ -63,7 +63,7 @@ class UnsearchedDocuments:
         return repaired
 
     async def _repair(self, document: Document) -> None:
-        document_id, version = document.document_id, version_of(document.content_hash)
+        document_id, version = document.document_id, version_of(document.revision)
         if await self._chunks.count(document_id, version) == document.chunk_count:
             await self._chunks.publish(document_id, version)
             return

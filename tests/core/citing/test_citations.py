@@ -188,6 +188,7 @@ def test_deleted_and_changed_documents_are_distinguished() -> None:
     assert (KnownDocuments().lack(citation), KnownDocuments().changed(citation)) == (True, False)
     assert not KnownDocuments().lack(replace(citation, document_id=""))
     assert not other.changed(replace(citation, version=""))
+    assert not existing.changed(replace(citation, version="0123.2")), "only read again"
 
 
 @given(st.floats(0, 1))

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from core import formats
 from core.errors import StoreUnavailableError, WenmaiError
 from core.knowledge import Document, DocumentStatus, Upload
 from services.adapters.edge.client import open_edge_client
@@ -132,14 +133,21 @@ class Machine(RuleBasedStateMachine):
         self.is_quiet = True
 
     @rule(
-        name=st.sampled_from(NAMES), number=st.integers(0, 5), sourced=st.booleans(), writes=st.integers(0, 9)
+        name=st.sampled_from(NAMES),
+        number=st.integers(0, 5),
+        sourced=st.booleans(),
+        writes=st.integers(0, 9),
+        is_upgraded=st.booleans(),
     )
-    def lose_power(self, name: str, number: int, sourced: bool, writes: int) -> None:
+    def lose_power(self, name: str, number: int, sourced: bool, writes: int, is_upgraded: bool) -> None:
         self.is_quiet = True
-        self.run(self._lose_power(name, number, sourced, writes))
+        self.run(self._lose_power(name, number, sourced, writes, is_upgraded))
 
-    async def _lose_power(self, name: str, number: int, sourced: bool, writes: int) -> None:
-        """After this many writes of a change of existing documents, and of concurrent work."""
+    async def _lose_power(
+        self, name: str, number: int, sourced: bool, writes: int, is_upgraded: bool
+    ) -> None:
+        """After this many writes of a change of existing documents, and of concurrent work. A release with a
+        better reader may be what starts next."""
         if name not in self.contents:
             await self._add(name, number + 1, sourced)
             await self._finish()
@@ -154,6 +162,7 @@ class Machine(RuleBasedStateMachine):
         await self._finish()
         self.power.writes = 0
         await self.life.aclose()
+        formats._READERS[formats.DocumentFormat.TEXT] += is_upgraded
         await self._begin()
         await self._check_while_jobs_run()
 
@@ -197,7 +206,7 @@ class Machine(RuleBasedStateMachine):
             assert not chunks
             return
         assert document.status is DocumentStatus.READY
-        expected = [(version_of(document.content_hash), place) for place in range(document.chunk_count)]
+        expected = [(version_of(document.revision), place) for place in range(document.chunk_count)]
         assert sorted(chunks) == expected
         whole = "\n\n".join(chunks[key] for key in expected)
         assert any(_says(whole, content) for content in self.contents[name]), whole[:80]
@@ -220,6 +229,7 @@ class Machine(RuleBasedStateMachine):
         return results
 
     def teardown(self) -> None:
+        formats._READERS[formats.DocumentFormat.TEXT] = 1
         with suppress(AttributeError):
             self.run(self.life.aclose())
         self.run(self.stack.aclose())

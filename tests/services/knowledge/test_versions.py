@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core import formats
 from core.errors import ConflictError, UnknownDocumentError, UnreadableDocumentError
 from core.knowledge import Changes, DocumentFilter, DocumentStatus, JobStage, Upload
 from services.adapters.edge.client import open_edge_client
 from services.knowledge.chunks import SIGNS
 from services.knowledge.upload import another_id_of
 from services.store.collections import ensure_collections
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, VectorStore
 from tests.support.models.hashing_embedding import DIMENSION, TokenHashing
 from tests.support.stores.knowledge import (
     ME,
@@ -30,6 +31,7 @@ from tests.support.stores.knowledge import (
     until,
     upload,
 )
+from tests.support.waiting import until as happens
 
 NEWER = TEXT.replace("第7条规定", "第七条新规定")
 
@@ -72,6 +74,60 @@ async def test_other_content_under_the_same_external_id_replaces_the_old(bench: 
     assert await bench.chunk_count() == await bench.chunk_count(ready=True) == second.chunk_count
     assert "第七条新规定" in await text_of(bench, second.document_id)
     assert len((await bench.knowledge.documents.page(ME, 10)).documents) == 1
+
+
+@pytest.fixture
+def better_reader(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on, the release is one whose reader of Markdown is better."""
+    return lambda: monkeypatch.setitem(formats._READERS, formats.DocumentFormat.MARKDOWN, 7)
+
+
+async def test_what_an_earlier_release_read_is_read_again_when_it_is_added_again(
+    bench: Bench, better_reader: Callable[[], None]
+) -> None:
+    """Discriminates: "unchanged" for ever; chunks of both readings; embedding what stayed the same; a date
+    that somebody set, lost; reading it again each time."""
+    first = await added(bench, upload())
+    first = await bench.knowledge.change(first.document_id, ME, Changes(("kept",), "2026-01-31", True))
+    better_reader()
+    addition = await bench.knowledge.add(upload())
+    assert (addition.existing, addition.document) == (False, first)
+    outcome = await bench.knowledge.wait(addition.job_id or "", ME)
+    assert (outcome.stage, outcome.reused) == (JobStage.DONE, outcome.total)
+    second = await bench.knowledge.get_document(first.document_id, ME)
+    assert second == replace(first, reading=14)
+    assert await bench.chunk_count() == await bench.chunk_count(ready=True) == second.chunk_count
+    page = await bench.knowledge.chunks(first.document_id, ME, 500)
+    assert {chunk.version for chunk in page.chunks} == {f"{first.content_hash[:16]}.14"}
+    assert (await bench.knowledge.add(upload())).existing
+
+
+async def test_while_it_is_read_again_it_is_searched_as_it_was(
+    store: VectorStore, better_reader: Callable[[], None]
+) -> None:
+    """Discriminates: a document that is missing until it has been read again, or if that was interrupted."""
+    held = HeldEmbedding()
+    async with open_bench(store) as bench:
+        first = await added(bench, upload())
+        await store.set_payload(SETTINGS.knowledge_collection, {"text": "garbled"}, Filter())
+    better_reader()
+    async with open_bench(store, embedding_model=held) as bench:
+        addition = await bench.knowledge.add(upload())
+        held.let_through(20)
+        await until(bench, addition.job_id or "", JobStage.EMBEDDING)
+        await happens(lambda: held.embedded == 20)
+        assert await bench.chunk_count() == first.chunk_count + 16, "the first batch is stored"
+        assert await bench.chunk_count(ready=True) == first.chunk_count
+        await bench.knowledge.close()
+        held.let_all()
+    async with open_bench(store) as bench:
+        assert await bench.knowledge.recover() == 1
+        assert await bench.knowledge.get_document(first.document_id, ME) == first
+        assert await bench.chunk_count() == await bench.chunk_count(ready=True) == first.chunk_count
+        assert "garbled" in await text_of(bench, first.document_id)
+        assert (await added(bench, upload())).reading == 14
+        assert await bench.chunk_count() == await bench.chunk_count(ready=True) == first.chunk_count
+        assert "garbled" not in await text_of(bench, first.document_id)
 
 
 async def test_only_changed_chunks_are_embedded_again(store: VectorStore) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.errors import EmptyFileError, StoreUnavailableError, UnreadableDocumentError, WenmaiError
+from core.formats import reading_of
 from core.knowledge import Addition, Document, DocumentStatus, JobSnapshot, JobStage, Upload
 
 BROKEN = "The file is broken."
@@ -56,7 +57,7 @@ class FakeKnowledge:
             refused = replace(
                 searched,
                 error=str(error),
-                refused_hash=refused.content_hash,
+                refused_hash=refused.revision,
                 modified_us=upload.modified_us,
             )
         else:
@@ -104,6 +105,7 @@ class FakeKnowledge:
             content_hash=hashlib.sha256(upload.content).hexdigest(),
             size_bytes=len(upload.content),
             created_us=1,
+            reading=reading_of(upload.file_name),
             status=status,
             external_id=upload.external_id,
             tags=upload.tags or (),

@@ -5,17 +5,20 @@ from typing import Any
 
 import pytest
 
-from core.knowledge import Document, DocumentStatus
+from core.formats import reading_of
+from core.knowledge import Document, DocumentStatus, revision_of
 from services.sync.plan import ExpectedDocument, is_settled, make_plan, too_many_missing
 from services.sync.scanner import BadFile, Scan, ScannedFile
 
 EXPECTED = ExpectedDocument("shared")
+REFUSED = revision_of("x", reading_of("a.md"))
 
 
 def document(name: str, **changes: Any) -> Document:
     made = Document(
         document_id=f"id of {name}", owner="shared", file_name=name, content_hash="h", size_bytes=4,
         created_us=1, status=DocumentStatus.READY, external_id=f"docs/{name}", source="docs", modified_us=7,
+        reading=reading_of(name),
     )  # fmt: skip
     return replace(made, **changes)
 
@@ -40,23 +43,27 @@ def test_new_and_changed_files_are_read_smallest_first() -> None:
         ({"status": DocumentStatus.INGESTING}, True),
         ({"status": DocumentStatus.FAILED, "error": "broken"}, True),
         ({"status": DocumentStatus.FAILED, "error": "away", "content_hash": ""}, False),
-        ({"refused_hash": "x", "size_bytes": 99}, True),
-        ({"refused_hash": "x", "modified_us": 6}, False),
+        ({"refused_hash": REFUSED, "size_bytes": 99}, True),
+        ({"refused_hash": REFUSED, "modified_us": 6}, False),
+        ({"refused_hash": "x"}, False),
+        ({"reading": 0}, False),
+        ({"reading": 0, "status": DocumentStatus.FAILED, "error": "broken"}, False),
         ({"modified_us": 6}, False),
         ({"size_bytes": 5}, False),
         ({"tags": ("old",)}, False),
-        ({"tags": ("old",), "refused_hash": "x"}, True),
+        ({"tags": ("old",), "refused_hash": REFUSED}, True),
         ({"owner": "ann"}, False),
-        ({"owner": "ann", "refused_hash": "x"}, False),
+        ({"owner": "ann", "refused_hash": REFUSED}, False),
     ],
 )
 def test_a_file_is_settled_once_size_and_time_are_known(changes: dict[str, Any], settled: bool) -> None:
+    """Discriminates: a document that an earlier release read, or refused, and that is never read again."""
     assert is_settled(document("a.md", **changes), file("a.md"), EXPECTED) is settled
 
 
 def test_a_refused_file_is_not_read_again_but_reported_again() -> None:
     failed = document("a.md", status=DocumentStatus.FAILED, error="It is encrypted.")
-    older = document("b.md", refused_hash="x", error="It is broken.")
+    older = document("b.md", refused_hash=REFUSED, error="It is broken.")
     plan = make_plan([failed, older], Scan((file("a.md"), file("b.md"))), EXPECTED)
     assert (plan.to_read, plan.unchanged) == ((), 0)
     assert [refused.reason for refused in plan.refused] == ["It is encrypted.", "It is broken."]

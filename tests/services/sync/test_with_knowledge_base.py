@@ -15,6 +15,7 @@ from qdrant_client import models
 
 from config.settings import StoreSettings
 from config.tables import SourceSettings
+from core import formats
 from core.errors import UnavailableError
 from core.knowledge import Document, DocumentStatus
 from core.operations.sync import SyncReport
@@ -159,6 +160,33 @@ async def test_a_reverted_bad_version_leaves_no_trace_of_a_failure(bench: Bench)
     assert (await bench.run()).unchanged == 1
     (document,) = (await bench.documents()).values()
     assert (document.status, document.error, document.refused_hash) == (DocumentStatus.READY, None, "")
+
+
+async def test_after_an_upgrade_files_are_read_again_once_and_what_is_refused_then_stays(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: files that stay as an earlier release read them, or that every run reads again."""
+    bench.write("a.md", GOOD.format("apple"))
+    bench.write("b.json", '"pear"')
+    bench.write("empty.md", "")
+    await bench.run()
+    monkeypatch.setitem(formats._READERS, formats.DocumentFormat.MARKDOWN, 2)
+    bench.counted.parsed.clear()
+    assert (await bench.run()).changed == 1
+    assert sorted(bench.counted.parsed) == ["a.md"]  # an empty file is refused before that
+    assert await bench.hits("apple") == 1
+    bench.write("a.md", "")
+    refused = await bench.run()
+    assert (refused.failed, await bench.hits("apple")) == (2, 1)
+    monkeypatch.setitem(formats._READERS, formats.DocumentFormat.MARKDOWN, 3)
+    assert (await bench.run()).failures == (await bench.run()).failures == refused.failures
+    documents = await bench.documents()
+    assert documents["docs/a.md"].refused_hash.endswith(".6")
+    bench.counted.parsed.clear()
+    bench.write("a.md", GOOD.format("apple"))
+    assert (await bench.run()).changed == 1
+    assert bench.counted.parsed == ["a.md"]
+    assert (await bench.run()).unchanged == 2
 
 
 async def test_new_tags_and_another_owner_reach_the_documents_without_parsing(bench: Bench) -> None:

@@ -9,15 +9,26 @@ from services.store.points import equals, matching
 from tests.support.servers.app import App
 
 
-async def documents_line(app: App) -> str:
+async def documents_line(app: App, name: str = "documents") -> str:
     settings = app.container.settings
     found = (await check_store(app.container.store, settings.store, settings.models)).findings
-    return next(finding.line for finding in found if finding.name == "documents")
+    return next((finding.line for finding in found if finding.name == name), "")
 
 
 async def repair(app: App) -> BackfillReport:
     backfill = app.container.backfill
     return await backfill.apply(await backfill.plan(), backup=False)
+
+
+async def test_the_doctor_names_uploads_that_an_earlier_release_read(app: App) -> None:
+    """Discriminates: files of followed folders, which need nobody; nothing to do, yet a line."""
+    names, store = app.container.settings.store, app.container.store
+    old, of_folder, _ = [await app.add_text(f"{n}.md", f"# Part\n\nLamp {n} is lit.") for n in range(3)]
+    assert await documents_line(app, "readings") == ""
+    await store.set_payload(names.document_collection, {"reading": 0}, points=[old])
+    followed = {"reading": 0, "source": "team"}
+    await store.set_payload(names.document_collection, followed, points=[of_folder])
+    assert "1 document read by an earlier release (0.md)" in await documents_line(app, "readings")
 
 
 async def test_complete_documents_are_searched_again_and_others_are_marked_lost(app: App) -> None:
