@@ -84,8 +84,8 @@ class Document(Reply):
     status: DocumentStatus = Field(description="ingesting, ready (searchable), or failed.")
     chunk_count: int = Field(description="The number of chunks.")
     unread_pages: int = Field(
-        description="How many pages without readable text, such as scans, were left out, because text "
-        "recognition is not installed."
+        description="How many pages without readable text were left out: scans, if text recognition is not "
+        "installed, and damaged pages."
     )
     external_id: str | None = Field(
         description="The caller's own id; different content with the same id is a new version."

@@ -50,8 +50,8 @@ READERS = {
     DocumentFormat.PICTURE: ("pdf", "PictureReader"),
 }
 # Errors that the libraries are known to raise on hostile bytes, besides their own.
-_LIB_ERRORS = (ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
-               SyntaxError, TypeError, ValueError, struct.error, zlib.error)  # fmt: skip
+LIB_ERRORS = (ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
+              SyntaxError, TypeError, ValueError, struct.error, zlib.error)  # fmt: skip
 
 
 def parse_document(file_name: str, content: bytes, scans: Scans | None = None) -> ParsedDocument:
@@ -111,7 +111,7 @@ def read_sections(
         return reader.load_data(_transitional(document_format, content))
     except (MemoryError, RecursionError):
         raise too_complex("takes too much memory to read") from None
-    except _LIB_ERRORS as error:
+    except LIB_ERRORS as error:
         raise UnreadableDocumentError(
             f"The file is not a valid {document_format} document: open it in its program, save it again and "
             f"add that."

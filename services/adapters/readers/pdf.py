@@ -14,17 +14,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
-from itertools import count, dropwhile, groupby, pairwise, zip_longest
+from itertools import dropwhile, groupby, pairwise, zip_longest
 
 import pypdf
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 from pypdf.errors import DependencyError, PyPdfError
-from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
-from core.text import ITEM, close_gaps, is_spaced_out, scrub
-from services.adapters.readers.fonts import cached_fonts
+from core.text import ITEM, close_gaps, is_spaced_out
 from services.adapters.readers.outline import Outline, width
 from services.adapters.readers.pdf_pages import (
     FIGURE,
@@ -41,46 +39,18 @@ from services.adapters.readers.pdf_pages import (
     read_page,
     without_margins,
 )
+from services.adapters.readers.pdf_parts import (
+    FAULTS,
+    MAX_DEPTH,
+    MAX_TITLE_CHARS,
+    WORD,
+    Bookmark,
+    bookmarks,
+    cached_fonts,
+)
 from services.adapters.readers.scans import laid_out
 from services.adapters.readers.text import heading_levels, place, without_contents
 from services.knowledge.parsing.pieces import Scans
-
-# A PDF's bookmarks as headings, with page and level. Tools generate them, so errors in them are ignored.
-
-
-_MAX_TITLE_CHARS = 200
-_MAX_DEPTH = 6
-_WORD = re.compile(r"[^\W\d_]{2}|[\u3400-\u9fff]")
-_FILE_NAME = re.compile(r"\.(?:docx?|pptx?|xlsx?|pdf|indd)$", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Bookmark:
-    """`page` counts from 0; `level` from 1, the outermost."""
-
-    page: int
-    level: int
-    title: str
-
-
-def bookmarks(pdf: pypdf.PdfReader) -> list[Bookmark]:
-    """The bookmarks in outline order, without titles that have no word (page numbers) or are file names."""
-    try:
-        return list(_flat(pdf, pdf.outline, 1))
-    except (PyPdfError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        return []  # a damaged outline must not cost the document
-
-
-def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]:
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, list):
-            yield from _flat(pdf, item, level + 1)
-        elif isinstance(item, Destination):
-            title = " ".join(scrub(str(item.title or "")).split())[:_MAX_TITLE_CHARS]
-            page = pdf.get_destination_page_number(item)
-            if page is not None and _WORD.search(title) and not _FILE_NAME.search(title):
-                yield Bookmark(page, min(level, _MAX_DEPTH), title)
-
 
 # Headings of a PDF without bookmarks, by the appearance of its lines.
 
@@ -125,7 +95,7 @@ def _levels(lines: Sequence[tuple[str, Look]]) -> dict[Look, int]:
     text = max((size for size in texts if sizes[size] >= _TEXT_SHARE * sizes.total()), default=0.0)
     if not text:
         return {}
-    larger = sorted(_title_sizes(lines, _LARGER * text), reverse=True)[:_MAX_DEPTH]
+    larger = sorted(_title_sizes(lines, _LARGER * text), reverse=True)[:MAX_DEPTH]
     levels = {look: larger.index(look.size) + 1 for look in letters if look.size in larger}
     bold = Look(text, is_bold=True)
     has_title_at_most = sum(look in levels for _, look in lines) <= _TITLE_LINES
@@ -138,7 +108,7 @@ def _title_sizes(lines: Sequence[tuple[str, Look]], above: float) -> list[float]
     """The sizes of titles: the first one, and those of several lines, most with a word, unlike a chart's."""
     own = defaultdict[float, list[bool]](list)
     for line, look in (each for each in lines if each[1].size > above):
-        own[look.size].append(bool(_WORD.search(line)))
+        own[look.size].append(bool(WORD.search(line)))
     first, is_short = next(iter(own), 0.0), len(own) <= _TITLE_LINES
     worded = {size: sum(each) for size, each in own.items() if 2 * sum(each) >= len(each)}
     return [size for size, count in worded.items() if size == first or is_short or count > 1]
@@ -146,7 +116,7 @@ def _title_sizes(lines: Sequence[tuple[str, Look]], above: float) -> list[float]
 
 def _may_be_heading(line: str, following: str) -> bool:
     """Whether it is a short line with a word, ends like a heading, and is not the first row of a table."""
-    if width(line) > _MAX_HEADING_WIDTH or not _WORD.search(line) or _NOT_A_HEADING_END.search(line):
+    if width(line) > _MAX_HEADING_WIDTH or not WORD.search(line) or _NOT_A_HEADING_END.search(line):
         return False
     cells = following.split()
     return (
@@ -160,7 +130,7 @@ def _marked(lines: Sequence[tuple[int, str]], depths: Sequence[int]) -> Iterator
         titles = [line for (_, line), _ in group]
         if len(titles) == _TITLE_LINES and not _begins(titles[1]):
             titles = [continued(*titles) + titles[1]]
-        yield from (Bookmark(page, depth, title[:_MAX_TITLE_CHARS]) for title in titles if depth)
+        yield from (Bookmark(page, depth, title[:MAX_TITLE_CHARS]) for title in titles if depth)
 
 
 _ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]")
@@ -173,8 +143,8 @@ _NOTE = re.compile(r"[\[【（(]?(\d{1,3})|[*†‡§¹²³①-⑳]|注")
 
 
 class PdfReader(BaseReader):
-    """`scans`: the lines recognised on pages without text. Other such pages are returned as empty documents,
-    with their number as `scanned`."""
+    """`scans`: the lines recognised on pages without text. Other such pages, and damaged ones, are returned
+    as empty documents, with their number as `scanned`."""
 
     def __init__(self, scans: Scans | None = None) -> None:
         self._scans = scans or {}
@@ -185,14 +155,24 @@ class PdfReader(BaseReader):
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
             with cached_fonts():
-                return _documents([*map(self._read, pdf.pages, count(1))], bookmarks(pdf))
+                return _documents(self._pages(pdf), bookmarks(pdf))
         except (PyPdfError, DependencyError) as error:
             raise UnreadableDocumentError(
                 "The file is not a valid PDF document: print it to a PDF again and add that."
             ) from error
 
-    def _read(self, page: pypdf.PageObject, number: int) -> Extracted:
-        return read_page(page) if number not in self._scans else laid_out(self._scans[number])
+    def _pages(self, pdf: pypdf.PdfReader) -> list[Extracted]:
+        """Raises a damaged page's error if no page can be read."""
+        pages, fault = list[Extracted | None](), None
+        for number, page in enumerate(pdf.pages, start=1):
+            try:
+                pages.append(laid_out(self._scans[number]) if number in self._scans else read_page(page))
+            except FAULTS as error:
+                pages.append(None)
+                fault = error
+        if fault and not any(any(page.lines) or page.is_scan for page in pages if page):
+            raise fault
+        return [page or Extracted([], {}, is_scan=True) for page in pages]
 
 
 class PictureReader(BaseReader):

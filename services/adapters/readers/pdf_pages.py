@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pypdf
 
-from services.adapters.readers.fonts import UNKNOWN, as_typed
 from services.adapters.readers.outline import CJK, Drawing, Placed, Rule, placed, spanned_table, width
+from services.adapters.readers.pdf_parts import UNKNOWN, as_typed, is_damaged
 
 _MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile(r"bold|black|heavy|demi|-medi\b|bx\d|simhei|heiti", re.IGNORECASE)
@@ -89,7 +89,7 @@ class DrawnPage:
         self._texts: list[Placed] = []
         self._looks: list[Look] = []
         self._drawing = Drawing()
-        self._pictures = self._curves = 0
+        self._pictures = self._curves = self.operations = 0
 
     def text(self, text: str, cm: Sequence[float], tm: Sequence[float], font: object, size: float) -> None:
         if not text:
@@ -97,9 +97,8 @@ class DrawnPage:
         name = str(font.get("/BaseFont", "")) if isinstance(font, dict) else ""
         height = abs(size * tm[3] * cm[3])
         halves = round(2 * height) / 2 if height < _MAX_FONT_SIZE else 0.0
-        x, y = placed(tm[4], tm[5], cm)
         is_turned = any((tm[1], tm[2], cm[1], cm[2]))
-        shown = Placed(text, x, y, height, width(text.strip()) * height / 2, is_turned)
+        shown = Placed(text, *placed(tm[4], tm[5], cm), height, width(text.strip()) * height / 2, is_turned)
         self.add(shown, Look(halves, bool(_BOLD_FONT.search(name)), bool(_CODE_FONT.search(name))))
 
     def add(self, text: Placed, look: Look) -> None:
@@ -116,6 +115,7 @@ class DrawnPage:
         self._drawing.operation(operator, operands, cm)
         self._pictures += operator in _PICTURES
         self._curves += operator == b"c"
+        self.operations += 1
 
     @property
     def is_scan(self) -> bool:
@@ -123,7 +123,7 @@ class DrawnPage:
         that do not say which characters they are."""
         drawn = "".join(text.text for text in self._texts)
         letters = sum(map(str.isalnum, drawn))
-        if drawn.count(UNKNOWN) > letters:
+        if sum(char == UNKNOWN or not (char.isprintable() or char.isspace()) for char in drawn) > letters:
             return True
         return letters < _STAMP_CHARS if self._pictures else not letters and self._curves > _MIN_CURVES
 
@@ -210,7 +210,8 @@ def _clean(lines: Sequence[_Raw]) -> Extracted:
 def read_page(page: pypdf.PageObject) -> Extracted:
     drawn = DrawnPage()
     page.extract_text(visitor_text=drawn.text, visitor_operand_before=drawn.operation)
-    return drawn.extracted()._replace(is_scan=drawn.is_scan)
+    is_scan = drawn.is_scan or (not drawn.operations and is_damaged(page))
+    return drawn.extracted()._replace(is_scan=is_scan)
 
 
 PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")

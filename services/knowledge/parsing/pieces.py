@@ -40,8 +40,8 @@ _decoder = msgspec.msgpack.Decoder(list[Piece])
 class Pieces:
     """Pieces in document order. Unpacking 50,000 at once would stop the event loop for half a second.
 
-    `date` is the document's own date, "" if it has none; `unread_pages` the number of its scanned pages that
-    were left out.
+    `date` is the document's own date, "" if it has none; `unread_pages` the number of its scanned or
+    damaged pages that were left out.
     """
 
     count: int

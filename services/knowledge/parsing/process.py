@@ -149,21 +149,25 @@ class ParserProcess:
     async def __call__(self, file_name: str, content: bytes, owner: str = "") -> Pieces:
         reply = await self._confined.ask(Request(file_name, content), owner)
         if reply.scanned and self._scans:
-            scans = await self._recognised(self._scans, content, reply.scanned, owner)
+            scans = await self._recognised(self._scans, content, reply, owner)
             reply = await self._confined.ask(Request(file_name, content, scans), owner)
         if reply.scanned and not reply.count:
             raise UnreadableDocumentError(A_SCAN, code="no_text")
-        unread = 0 if self._scans else len(reply.scanned)
-        return Pieces(reply.count, tuple(reply.packs), reply.date, unread)
+        return Pieces(reply.count, tuple(reply.packs), reply.date, len(reply.scanned))
 
-    async def _recognised(
-        self, confined: ConfinedWork, content: bytes, pages: Sequence[int], owner: str
-    ) -> Scans:
-        """Recognise page by page, so that each has its own limits, and other owners' pages come between."""
-        if len(pages) > MAX_SCANNED_PAGES:
+    async def _recognised(self, confined: ConfinedWork, content: bytes, reply: Reply, owner: str) -> Scans:
+        """Recognise page by page, so that each has its own limits, and other owners' pages come between. A
+        damaged page is left out, unless the file has no other."""
+        if len(reply.scanned) > MAX_SCANNED_PAGES:
             raise too_complex(f"has more than {MAX_SCANNED_PAGES} scanned pages")
-        replies = {page: await confined.ask(Request(str(page), content), owner) for page in pages}
-        return {page: reply.page or ScanPage() for page, reply in replies.items()}
+        scans: Scans = {}
+        for page in reply.scanned:
+            try:
+                scans[page] = (await confined.ask(Request(str(page), content), owner)).page or ScanPage()
+            except UnreadableDocumentError as error:
+                if error.code == "too_complex" or reply.count + len(reply.scanned) == 1:
+                    raise
+        return scans
 
 
 def _check(reply: Reply) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from io import BytesIO
 
 import pypdf
 import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
+from pypdf.generic import NameObject, StreamObject
 
 from core.errors import UnreadableDocumentError
 from core.knowledge import ParsedDocument, Section
@@ -18,7 +20,7 @@ from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.parsing.pieces import Reply, Request, ScanLine, ScanPage, Scans
 from services.knowledge.parsing.process import ParserProcess
 from tests.support.stores.documents import fixture
-from tests.support.stores.make_files import pdf
+from tests.support.stores.make_files import pdf, pdf_with_maps
 
 NOTICE = "notice.pdf"
 
@@ -68,6 +70,69 @@ def test_what_was_recognised_takes_the_place_of_the_page() -> None:
         (2, "Recognised words."),
     ]
     assert parsed.scanned == ()
+
+
+def changed(content: bytes, change: Callable[[pypdf.PdfWriter], None]) -> bytes:
+    writer, saved = pypdf.PdfWriter(BytesIO(content)), BytesIO()
+    change(writer)
+    writer.write(saved)
+    return saved.getvalue()
+
+
+def with_contents(at: int, data: bytes, packing: str = "") -> Callable[[pypdf.PdfWriter], None]:
+    def change(writer: pypdf.PdfWriter) -> None:
+        stream = StreamObject()
+        stream._data = data
+        if packing:
+            stream[NameObject("/Filter")] = NameObject(packing)
+        writer.pages[at][NameObject("/Contents")] = writer._add_object(stream)
+
+    return change
+
+
+DAMAGES = {
+    "it breaks off": with_contents(1, b"BT /F1 12 Tf (abc"),
+    "it cannot be unpacked": with_contents(1, b"This is not packed." * 2, "/FlateDecode"),
+    "its packing is unknown": with_contents(1, b"This is not packed.", "/Unknown"),
+    "it is nested too deeply": with_contents(1, b"[" * 20_000),
+}
+PAGES = [["Page one, with words."], ["And page two."], ["At last, page three."]]
+
+
+@pytest.mark.parametrize("change", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_page_counts_as_a_scan_and_the_others_are_read(
+    change: Callable[[pypdf.PdfWriter], None],
+) -> None:
+    content = changed(pdf(PAGES), change)
+    parsed = parse_document("a.pdf", content)
+    assert (parsed.scanned, [each.page for each in parsed.sections]) == ((2,), [1, 3])
+    scans = {2: ScanPage([line("Recognised words.", 72, 700)])}
+    assert [each.text for each in parse_document("a.pdf", content, scans).sections] == [
+        PAGES[0][0], "Recognised words.", PAGES[2][0],
+    ]  # fmt: skip
+
+
+def test_a_file_with_only_damaged_pages_is_refused_as_damaged() -> None:
+    with pytest.raises(UnreadableDocumentError, match="print it to a PDF again") as refused:
+        parse_document("a.pdf", changed(pdf([["One."], []]), with_contents(0, b"(broken")))
+    assert refused.value.code == "unreadable_document"
+
+
+@pytest.mark.parametrize("entry", ["/ToUnicode", "/DescendantFonts"])
+def test_the_characters_of_a_damaged_font_are_unknown_and_others_are_read(entry: str) -> None:
+    """Discriminates: a page or a file lost with its font, or codes stored as characters."""
+
+    def change(writer: pypdf.PdfWriter) -> None:
+        font = writer.pages[1]["/Resources"]["/Font"]["/F1"]  # type: ignore[index]
+        stream = StreamObject()
+        stream._data = b"1 beginbfrange <0000> <ffffffff> <0041> endbfrange"
+        font[NameObject(entry)] = writer._add_object(stream)
+        if entry != "/ToUnicode":
+            del font["/ToUnicode"]
+
+    content = changed(pdf_with_maps([["a cab"], ["abba abba"]], ["abc", "abc"]), change)
+    parsed = parse_document("a.pdf", content)
+    assert (parsed.scanned, [each.text for each in parsed.sections]) == ((2,), ["a cab"])
 
 
 def test_a_picture_without_words_is_refused() -> None:
@@ -227,3 +292,22 @@ async def test_scanned_pages_are_recognised_one_by_one_in_another_process() -> N
     with pytest.raises(UnreadableDocumentError, match="more than 300 scanned pages: split it") as refused:
         await parser("a.pdf", b"301")
     assert refused.value.code == "too_complex"
+
+
+def half_damaged(file_name: str, content: bytes, scans: Scans) -> ParsedDocument:
+    left = tuple(page for page in range(1, int(content) + 1) if page not in scans)
+    return ParsedDocument("", tuple(Section("recognised", page=page) for page in scans), scanned=left)
+
+
+def only_the_first(request: Request) -> Reply:
+    if request.file_name != "1" or request.content == b"1":
+        raise UnreadableDocumentError(f"Page {request.file_name} cannot be drawn.")
+    return Reply(page=ScanPage())
+
+
+async def test_a_page_that_cannot_be_recognised_is_left_out_and_counted_unless_it_is_the_only_one() -> None:
+    parser = ParserProcess(half_damaged, StructureSplitter(), recognise=only_the_first)
+    pieces = await parser("a.pdf", b"3")
+    assert ([piece.page for piece in pieces], pieces.unread_pages) == ([1], 2)
+    with pytest.raises(UnreadableDocumentError, match="Page 1 cannot be drawn"):
+        await parser("a.pdf", b"1")

@@ -1,17 +1,74 @@
-"""The characters of a PDF's fonts, which pypdf knows less of than the documents that people have."""
+"""What a PDF has besides its pages' lines: bookmarks; the characters of its fonts, which pypdf knows less of
+than the documents that people have."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pypdf.generic import DictionaryObject
+import pypdf
+from pypdf.errors import DependencyError, PyPdfError
+from pypdf.generic import Destination, DictionaryObject, NullObject, StreamObject
 from pypdf.generic._font import Font
 
 from core.text import scrub
+from services.adapters.readers.documents import LIB_ERRORS
+
+FAULTS = (PyPdfError, DependencyError, *LIB_ERRORS)
+"""What pypdf raises if a part of the file is damaged."""
+
+# A PDF's bookmarks as headings, with page and level. Tools generate them, so errors in them are ignored.
+
+
+MAX_TITLE_CHARS = 200
+MAX_DEPTH = 6
+_EMPTY_BYTES = 20  # of nothing or a blank, packed
+WORD = re.compile(r"[^\W\d_]{2}|[\u3400-\u9fff]")
+_FILE_NAME = re.compile(r"\.(?:docx?|pptx?|xlsx?|pdf|indd)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """`page` counts from 0; `level` from 1, the outermost."""
+
+    page: int
+    level: int
+    title: str
+
+
+def bookmarks(pdf: pypdf.PdfReader) -> list[Bookmark]:
+    """The bookmarks in outline order, without titles that have no word (page numbers) or are file names."""
+    try:
+        return list(_flat(pdf, pdf.outline, 1))
+    except FAULTS:
+        return []  # a damaged outline must not cost the document
+
+
+def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]:
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, list):
+            yield from _flat(pdf, item, level + 1)
+        elif isinstance(item, Destination):
+            title = " ".join(scrub(str(item.title or "")).split())[:MAX_TITLE_CHARS]
+            page = pdf.get_destination_page_number(item)
+            if page is not None and WORD.search(title) and not _FILE_NAME.search(title):
+                yield Bookmark(page, min(level, MAX_DEPTH), title)
+
+
+def is_damaged(page: pypdf.PageObject) -> bool:
+    """Whether a page that seems empty has content that cannot be unpacked: pypdf then takes it for empty."""
+    contents: Any = page.get("/Contents", NullObject()).get_object()
+    streams = [each.get_object() for each in (contents if isinstance(contents, list) else [contents])]
+    packed = (each for each in streams if isinstance(each, StreamObject) and len(each._data) > _EMPTY_BYTES)
+    return any(not each.get_data().strip() for each in packed)
+
+
+# The characters of fonts.
 
 _MAX_ENTRIES = 1_000_000  # characters and widths of the cached fonts, about 150 MB
 _BLANK_WIDTH = 250  # of 1000, as in most fonts
@@ -28,7 +85,10 @@ def cached_fonts() -> Iterator[None]:
     def read_once(resource: DictionaryObject) -> Font:
         nonlocal entries
         if id(resource) not in fonts:
-            font = read.__get__(None, Font)(resource)
+            try:
+                font = read.__get__(None, Font)(resource)
+            except FAULTS:
+                raise AttributeError from None  # on which pypdf takes the font's characters for unknown
             entries += len(font.character_map) + len(font.character_widths)
             if entries > _MAX_ENTRIES:
                 fonts.clear()
@@ -108,7 +168,7 @@ _AS_TYPED = (
         code: unicodedata.normalize("NFKC", chr(code))
         for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
     }
-    | {ord(UNKNOWN): ""}
+    | dict.fromkeys((ord(UNKNOWN), *range(1, 9), *range(14, 32)), "")
     | str.maketrans(
         "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳―",
         "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟—",
