@@ -52,10 +52,9 @@ FORMATS = {
     ".mhtml": DocumentFormat.HTML,
     ".mht": DocumentFormat.HTML,
     ".pdf": DocumentFormat.PDF,
-    ".docx": DocumentFormat.DOCX,
-    ".pptx": DocumentFormat.PPTX,
-    ".xlsx": DocumentFormat.XLSX,
-    ".xlsm": DocumentFormat.XLSX,
+    **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), DocumentFormat.DOCX),
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"), DocumentFormat.PPTX),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xltx", ".xltm"), DocumentFormat.XLSX),
     ".csv": DocumentFormat.CSV,
     ".tsv": DocumentFormat.CSV,
     ".json": DocumentFormat.JSON,
@@ -67,9 +66,9 @@ FORMATS = {
 }
 # Formats that people have and we cannot read → the format that the original program can save them as.
 _SAVE_AS = {
-    "DOCX": "doc docm dot dotx dotm wps wpt rtf odt ott fodt pages hwp hwpx wpd",
-    "XLSX": "xls xlsb xlt xltx xltm et ett ods ots fods numbers dif dbf mdb accdb",
-    "PPTX": "ppt pptm pps ppsx ppsm pot potx potm dps dpt odp otp fodp key",
+    "DOCX": "doc dot wps wpt rtf odt ott fodt pages hwp hwpx wpd",
+    "XLSX": "xls xlsb xlt et ett ods ots fods numbers dif dbf mdb accdb",
+    "PPTX": "ppt pps pot dps dpt odp otp fodp key",
     "HTML": "webarchive",
     "EPUB": "mobi azw azw3 fb2",
     "EML": "msg oft mbox pst",

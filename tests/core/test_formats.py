@@ -47,7 +47,7 @@ def test_every_reader_exists_and_is_a_llama_index_reader(document_format: Docume
     [("通知.DOC", "DOCX"), ("a.wps", "DOCX"), ("b.rtf", "DOCX"), ("c.xls", "XLSX"), ("d.et", "XLSX"),
      ("e.ppt", "PPTX"), ("f.odp", "PPTX"), ("g.mobi", "EPUB"), ("h.msg", "EML"),
      ("i.WebArchive", "HTML"), ("k.one", "PDF"), ("l.vsdx", "PDF"),
-     ("m.mbox", "EML"), ("n.hwp", "DOCX"), ("o.dotm", "DOCX"), ("p.accdb", "XLSX"), ("q.ppsm", "PPTX")],
+     ("m.mbox", "EML"), ("n.hwp", "DOCX"), ("o.dot", "DOCX"), ("p.accdb", "XLSX"), ("q.pps", "PPTX")],
 )  # fmt: skip
 def test_an_old_or_foreign_format_is_refused_with_an_alternative(file_name: str, better: str) -> None:
     with pytest.raises(UnsupportedMediaError, match=f"save it as {better}"):

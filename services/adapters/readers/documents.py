@@ -149,6 +149,16 @@ _DOCTYPE_OR_ENTITY = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
 _ENTITY = re.compile(rb"<!ENTITY")
 _STRICT, _STRICT_WITHIN_BYTES = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/"), 8_192
 _KNOWN = rb"http://schemas.openxmlformats.org/\1/2006/"
+# Templates, slide shows and files with macros, which nothing runs, differ in the type of their main part.
+_TYPES, _OPEN = "[Content_Types].xml", "application/vnd.openxmlformats-officedocument"
+_KIND_OF_MAIN = re.compile(
+    rb"application/vnd\.(?:ms-word|ms-powerpoint|openxmlformats-officedocument\.(?:wordprocessing|presentation)ml)"
+    rb"\.(?:document|presentation|slideshow|template)(?:\.macroEnabled(?:Template)?)?\.main\+xml"
+)
+_USUAL_KINDS = {
+    DocumentFormat.DOCX: f"{_OPEN}.wordprocessingml.document.main+xml".encode(),
+    DocumentFormat.PPTX: f"{_OPEN}.presentationml.presentation.main+xml".encode(),
+}
 _MAX_KEYWORD_BYTES = len("<!DOCTYPE")
 _ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']\s*([\w.:-]{1,40})""")
 # In these, "<!" can only be written literally (NULs of UTF-16 are removed first).
@@ -195,16 +205,20 @@ def check_archive(document_format: DocumentFormat, content: bytes) -> None:
 
 
 def _transitional(document_format: DocumentFormat, content: bytes) -> bytes:
-    """A file saved as "Strict Open XML", with the names that the libraries know; others as they are."""
+    """A file saved as "Strict Open XML", a template or one with macros, with the names that the libraries
+    know; others as they are."""
     if document_format not in _MAIN_PARTS:
         return content
     out = BytesIO()
     with zipfile.ZipFile(BytesIO(content)) as archive, zipfile.ZipFile(out, "w") as copy:
         with archive.open(_MAIN_PARTS[document_format]) as main:
-            if not _STRICT.search(main.read(_STRICT_WITHIN_BYTES)):
-                return content
+            is_strict = _STRICT.search(main.read(_STRICT_WITHIN_BYTES))
+        types = archive.read(_TYPES) if _TYPES in archive.namelist() else b""
+        usual = _KIND_OF_MAIN.sub(_USUAL_KINDS.get(document_format, b""), types)
+        if usual == types and not is_strict:
+            return content
         for name in dict.fromkeys(archive.namelist()):
-            part = archive.read(name)
+            part = usual if name == _TYPES else archive.read(name)
             copy.writestr(name, _STRICT.sub(_KNOWN, part) if name.lower().endswith(_XML) else part)
     return out.getvalue()
 

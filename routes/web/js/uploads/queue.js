@@ -226,9 +226,9 @@ class Upload {
 const FORM_BYTES = 2_000; // the overhead of the form
 // Common formats that the server cannot read, by the format that their own programs can save them as.
 const SAVE_AS = new Map(Object.entries({
-  DOCX: "doc docm dot dotx dotm wps wpt rtf odt ott fodt pages hwp hwpx wpd",
-  XLSX: "xls xlsb xlt xltx xltm et ett ods ots fods numbers dif dbf mdb accdb",
-  PPTX: "ppt pptm pps ppsx ppsm pot potx potm dps dpt odp otp fodp key",
+  DOCX: "doc dot wps wpt rtf odt ott fodt pages hwp hwpx wpd",
+  XLSX: "xls xlsb xlt et ett ods ots fods numbers dif dbf mdb accdb",
+  PPTX: "ppt pps pot dps dpt odp otp fodp key",
   HTML: "webarchive",
   EPUB: "mobi azw azw3 fb2",
   EML: "msg oft mbox pst",

@@ -158,6 +158,33 @@ def test_a_file_saved_as_strict_open_xml_is_read(name: str) -> None:
     assert parse_document(name, saved).sections == parse_document(name, fixture(name)).sections
 
 
+@pytest.mark.parametrize(
+    ("name", "ending", "kind"),
+    [
+        ("handbook.docx", "docm", "ms-word.document.macroEnabled"),
+        ("handbook.docx", "dotx", "openxmlformats-officedocument.wordprocessingml.template"),
+        ("handbook.docx", "dotm", "ms-word.template.macroEnabledTemplate"),
+        ("launch.pptx", "pptm", "ms-powerpoint.presentation.macroEnabled"),
+        ("launch.pptx", "ppsx", "openxmlformats-officedocument.presentationml.slideshow"),
+        ("launch.pptx", "ppsm", "ms-powerpoint.slideshow.macroEnabled"),
+        ("launch.pptx", "potx", "openxmlformats-officedocument.presentationml.template"),
+        ("launch.pptx", "potm", "ms-powerpoint.template.macroEnabled"),
+        ("sales.xlsx", "xlsm", "ms-excel.sheet.macroEnabled"),
+        ("sales.xlsx", "xltx", "openxmlformats-officedocument.spreadsheetml.template"),
+        ("sales.xlsx", "xltm", "ms-excel.template.macroEnabled"),
+    ],
+)
+def test_a_template_a_slide_show_or_a_file_with_macros_is_read(name: str, ending: str, kind: str) -> None:
+    """Macros are left alone."""
+    plain, main = fixture(name), rb'application/vnd\.[^"]*(?:document|presentation|sheet)\.main\+xml'
+    types = re.sub(
+        main, f"application/vnd.{kind}.main+xml".encode(), members_of(plain)["[Content_Types].xml"]
+    )
+    saved = with_members(plain, {"[Content_Types].xml": types, "vbaProject.bin": b"MsgBox 1"})
+    assert types in members_of(saved).values()
+    assert parse_document(f"a.{ending}", saved).sections == parse_document(name, plain).sections
+
+
 # ---- PPTX ----
 
 
