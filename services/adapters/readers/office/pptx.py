@@ -5,6 +5,7 @@ Hidden slides are read, since anybody who opens the file sees them. Pictures, co
 
 from __future__ import annotations
 
+import math
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,7 @@ from pptx.table import Table
 from pptx.text.text import TextFrame
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.outline import markdown_table, section_document, spanned_table
+from services.adapters.readers.outline import markdown_table, section_document, spanned_table, width
 
 # The content of a slide: its shapes from top to bottom as text blocks.
 
@@ -204,13 +205,18 @@ _PICTURES_ONLY = (
     "recognition (OCR) on it and add that."
 )
 _CHINESE = re.compile("[\u4e00-\u9fff]")
+_USUAL_SIZE = 1_800  # of a text box, in hundredths of a point
+_LARGER, _TOP = 1.2, 0.3  # than all other text; of the slide's height
+_MAX_TITLE_WIDTH = 80
+_TITLE = re.compile(r"(?=.*(?:[^\W\d_]{2}|[\u3400-\u9fff])).*[^。；;，,、.：:]$")
 
 
 class PptxReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
         try:
-            slides = pptx.Presentation(BytesIO(content)).slides
-            documents = [_section(number, slide) for number, slide in enumerate(slides, start=1)]
+            presentation = pptx.Presentation(BytesIO(content))
+            slides, top = presentation.slides, _TOP * (presentation.slide_height or 0)
+            documents = [_section(number, slide, top) for number, slide in enumerate(slides, start=1)]
             has_pictures = any(map(_has_picture, slides))
         except (PythonPptxError, zipfile.BadZipFile, XMLSyntaxError) as error:
             raise UnreadableDocumentError("The file is not a valid PPTX document.") from error
@@ -223,14 +229,40 @@ def _has_picture(slide: Slide) -> bool:
     return any(relation.reltype.endswith(_PICTURE) for relation in slide.part.rels.values())
 
 
-def _section(number: int, slide: Slide) -> Document:
-    title_shape = slide.shapes.title
-    title = clean(title_shape.text_frame.text) if title_shape is not None else ""
+def _section(number: int, slide: Slide, top: float) -> Document:
+    title_shape: BaseShape | None = slide.shapes.title
+    if title_shape is None or not _any(title_shape).text_frame.text.strip():
+        title_shape = _largest(slide, top)
+    title = clean(_any(title_shape).text_frame.text) if title_shape is not None else ""
     others = [
         shape for shape in slide.shapes if title_shape is None or shape.shape_id != title_shape.shape_id
     ]
     texts = [*filter(None, blocks(others)), *_notes(slide)]
     return section_document("\n\n".join(texts) or title, [title] if title else [], number)
+
+
+def _largest(slide: Slide, top: float) -> BaseShape | None:
+    """The text box that is clearly the title: the first text from the top, short, and larger than all others.
+    A placeholder's size is mostly that of its layout: it counts as larger than any."""
+    shown = [shape for shape in slide.shapes if _kind(shape) not in _MARGINS]
+    sizes = [(shape, size) for shape in sorted(shown, key=_place) if (size := _sizes(shape))]
+    if len(sizes) < 2:
+        return None
+    (first, own), *others = sizes
+    if first.is_placeholder or not first.has_text_frame or (first.top or 0) > top:
+        return None
+    text = clean(_any(first).text_frame.text)
+    is_larger = min(own) >= _LARGER * max(max(size) for _, size in others)
+    return first if is_larger and width(text) <= _MAX_TITLE_WIDTH and _TITLE.match(text) else None
+
+
+def _sizes(shape: BaseShape) -> set[float]:
+    """The font sizes of its text."""
+    defaults = (each.get("sz") for each in shape._element.iter(f"{_DRAWING}defRPr"))
+    usual = next(filter(None, defaults), math.inf if shape.is_placeholder else _USUAL_SIZE)
+    runs = (run for run in shape._element.iter(f"{_DRAWING}r") if run.findtext(f"{_DRAWING}t", "").strip())
+    marks = (run.find(f"{_DRAWING}rPr") for run in runs)
+    return {float((None if mark is None else mark.get("sz")) or usual) for mark in marks}
 
 
 def _notes(slide: Slide) -> Iterator[str]:
