@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from io import BytesIO
 from typing import Any
 
@@ -32,6 +32,7 @@ from services.adapters.readers.outline import markdown_table, section_document, 
 
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+_COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
 _DIAGRAM_IDS = f"{{{_DIAGRAM}}}relIds"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
@@ -108,11 +109,13 @@ def _fill_downwards(table: Table, rows: list[list[str]]) -> None:
                 covered[column] = covered[column] or rows[top][column]
 
 
-def _chart(space: etree._Element) -> str:
-    """A chart's title, and its figures as a table for each of its plots. From its XML: python-pptx knows no
-    three-dimensional, stock or surface chart."""
+def _chart(space: etree._Element, sheets: Collection[str] = ()) -> str:
+    """A chart's title, and its figures as a table for each of its plots, unless they are from these sheets.
+    From its XML: python-pptx knows no three-dimensional, stock or surface chart."""
     title = _chart_words(space, "chart/title")
-    plots = (child for child in _all(space, "chart/plotArea/*") if _all(child, "ser"))
+    sources = {(each.text or "").rpartition("!")[0].strip("'") for each in space.iter(f"{_CHART}f")}
+    is_known = bool(sources) and sources <= {sheet.replace("'", "''") for sheet in sheets}
+    plots = (child for child in _all(space, "chart/plotArea/*") if _all(child, "ser") and not is_known)
     return "\n\n".join(filter(None, [title, *map(_plot, plots)]))
 
 
@@ -186,14 +189,16 @@ def _diagram(shape: BaseShape) -> str:
     return drawn_text(shape.part.related_part(relation).blob) if relation is not None else ""
 
 
-def drawn_text(part: bytes) -> str:
-    """What is to be read in a file's part that draws a chart or a diagram, in Word as well; "" if damaged."""
+def drawn_text(part: bytes, sheets: Collection[str] = ()) -> str:
+    """What is to be read in a file's part that draws a chart, a diagram or text boxes, in Word and Excel as
+    well; "" if damaged. The figures of charts from these sheets are left out."""
     try:
         root = etree.fromstring(part, etree.XMLParser(resolve_entities=False, no_network=True))
     except XMLSyntaxError:
         return ""
     if root.tag == f"{_CHART}chartSpace":
-        return _chart(root)
+        return _chart(root, sheets)
+    etree.strip_elements(root, f"{_COMPATIBILITY}Fallback", with_tail=False)
     paragraphs = root.iter(f"{_DRAWING}p")
     texts = (clean("".join(run.text or "" for run in each.iter(f"{_DRAWING}t"))) for each in paragraphs)
     return "\n".join(text for text in texts if re.search(r"\w", text))

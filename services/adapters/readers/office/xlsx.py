@@ -1,9 +1,10 @@
 """XLSX: one section per sheet and titled table, under the sheet's name; tables with their header.
 
 Formulas become their last computed values; values are formatted as the sheet shows them; a comment follows
-its cell's text in brackets. Hidden sheets, which contain lists for other sheets, are left out, as nobody who
-opens the file sees them. Hidden rows and columns are read. openpyxl's own loop is not used: it fails on
-anything but cells that another program wrote into a sheet, and does not report merged cells.
+its cell's text in brackets. Text boxes, diagrams and charts follow their sheet's cells. Hidden sheets, which
+contain lists for other sheets, are left out, as nobody who opens the file sees them. Hidden rows and columns
+are read. openpyxl's own loop is not used: it fails on anything but cells that another program wrote into a
+sheet, and does not report merged cells.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import operator
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -198,7 +199,8 @@ _VISIBLE = "visible"
 _NON_TEXT_PARTS = ("xl/styles", "xl/media/", "docProps/")
 _MAX_MERGED = 20_000
 _MAX_COLUMNS = 16_384
-_COMMENTS = "/relationships/comments"
+_COMMENTS, _DRAWING, _DRAWN = "/comments", "/drawing", ("/chart", "/diagramData")  # kinds of relations
+_DAMAGES = (SyntaxError, ValueError, zipfile.BadZipFile)
 _COMMENT, _COMMENT_TEXT = f"{{{SHEET_MAIN_NS}}}comment", f"{{{SHEET_MAIN_NS}}}t"
 _THREAD_NOTICE = re.compile(r"\[Threaded comment\].*?Comment: ")
 _FORMULA = re.compile(rb"<(?:\w{1,20}:)?f[\s/>]")
@@ -248,9 +250,13 @@ class _Workbook:
             with worksheet._get_source() as source:
                 comments = self._comments(worksheet._worksheet_path)
                 sheet = self._sheet(source, worksheet._shared_strings, comments)
-            if sheet.rows:
+            drawn = self._drawn(worksheet._worksheet_path)
+            if sheet.rows or drawn:
                 outline.heading(1, " ".join(worksheet.title.split()))
                 read_sheet(sheet, outline, level=2)
+                if sheet.rows and drawn:
+                    outline.leave(2)
+                outline.block(drawn)
 
     def has_formulas(self) -> bool:
         """Whether a visible sheet has formulas. Reads the sheets again: call it only if no text was read."""
@@ -263,22 +269,39 @@ class _Workbook:
 
     def _comments(self, path: str) -> dict[tuple[int, int], str]:
         """Comments by row and column, from 1; none if damaged, as the cells can be read without them."""
-        folder, _, name = path.rpartition("/")
-        names, relations = self._book._archive.namelist(), f"{folder}/_rels/{name}.rels"
-        if relations not in names:
-            return {}
         try:
-            return self._comments_of(relations, names)
-        except (SyntaxError, ValueError, zipfile.BadZipFile):
+            return self._comments_of(map(self._book._archive.read, self._related(path, _COMMENTS)))
+        except _DAMAGES:
             return {}
 
-    def _comments_of(self, relations: str, names: Sequence[str]) -> dict[tuple[int, int], str]:
+    def _related(self, path: str, *kinds: str) -> list[str]:
+        """The names of the parts that a part refers to by relations of these kinds."""
+        folder, _, name = path.rpartition("/")
+        archive, relations = self._book._archive, f"{folder}/_rels/{name}.rels"
+        names = archive.namelist()
+        parts = get_dependents(archive, relations) if relations in names else ()
+        return [each.target for each in parts if str(each.Type).endswith(kinds) and each.target in names]
+
+    def _drawn(self, path: str) -> str:
+        """The text boxes, diagrams and charts on a sheet; "" if damaged. Of charts whose figures are those of
+        visible sheets, only the titles."""
+        visible = {each.title for each in self._book.worksheets if each.sheet_state == _VISIBLE}
+        try:
+            drawings = self._related(path, _DRAWING)
+            parts = [*drawings, *(part for each in drawings for part in self._related(each, *_DRAWN))]
+            if not parts:
+                return ""
+            from services.adapters.readers.office.pptx import drawn_text  # slow, and seldom needed
+
+            texts = (drawn_text(self._book._archive.read(part), visible) for part in parts)
+            return "\n\n".join(filter(None, texts))
+        except _DAMAGES:
+            return ""
+
+    def _comments_of(self, parts: Iterable[bytes]) -> dict[tuple[int, int], str]:
         """The notice above a thread, for programs without support for threads, is removed."""
-        archive = self._book._archive
-        parts = [relation.target for relation in get_dependents(archive, relations)
-                 if str(relation.Type).endswith(_COMMENTS) and relation.target in names]  # fmt: skip
         comments: dict[tuple[int, int], str] = {}
-        for comment in (node for part in parts for node in fromstring(archive.read(part)).iter(_COMMENT)):
+        for comment in (node for part in parts for node in fromstring(part).iter(_COMMENT)):
             text = " ".join("".join(piece.text or "" for piece in comment.iter(_COMMENT_TEXT)).split())
             column, row, *_ = range_boundaries(comment.get("ref", "A1"))
             if text and row and column:
