@@ -47,6 +47,7 @@ from services.adapters.readers.pdf_parts import (
     Bookmark,
     bookmarks,
     cached_fonts,
+    filled_fields,
 )
 from services.adapters.readers.scans import laid_out
 from services.adapters.readers.text import heading_levels, place, without_contents
@@ -166,7 +167,8 @@ class PdfReader(BaseReader):
         pages, fault = list[Extracted | None](), None
         for number, page in enumerate(pdf.pages, start=1):
             try:
-                pages.append(laid_out(self._scans[number]) if number in self._scans else read_page(page))
+                read = laid_out(self._scans[number]) if number in self._scans else read_page(page)
+                pages.append(read._replace(lines=[*read.lines, *map(Row, filled_fields(page))]))
             except FAULTS as error:
                 pages.append(None)
                 fault = error

@@ -1,14 +1,16 @@
-"""What a PDF has besides its pages' lines: bookmarks; the characters of its fonts, which pypdf knows less of
-than the documents that people have."""
+"""What a PDF has besides its pages' lines: bookmarks, forms, and the characters of its fonts, which pypdf
+knows less of than the documents that people have."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import starmap
 from typing import Any
 
 import pypdf
@@ -16,6 +18,7 @@ from pypdf.errors import DependencyError, PyPdfError
 from pypdf.generic import Destination, DictionaryObject, NullObject, StreamObject
 from pypdf.generic._font import Font
 
+from core.formats import words_of_name
 from core.text import scrub
 from services.adapters.readers.documents import LIB_ERRORS
 
@@ -54,7 +57,7 @@ def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]
         if isinstance(item, list):
             yield from _flat(pdf, item, level + 1)
         elif isinstance(item, Destination):
-            title = " ".join(scrub(str(item.title or "")).split())[:MAX_TITLE_CHARS]
+            title = _words(str(item.title or ""))[:MAX_TITLE_CHARS]
             page = pdf.get_destination_page_number(item)
             if page is not None and WORD.search(title) and not _FILE_NAME.search(title):
                 yield Bookmark(page, min(level, MAX_DEPTH), title)
@@ -66,6 +69,60 @@ def is_damaged(page: pypdf.PageObject) -> bool:
     streams = [each.get_object() for each in (contents if isinstance(contents, list) else [contents])]
     packed = (each for each in streams if isinstance(each, StreamObject) and len(each._data) > _EMPTY_BYTES)
     return any(not each.get_data().strip() for each in packed)
+
+
+# The fields of forms, whose values are not part of the page's text.
+
+
+_HIDDEN, _PASSWORD, _RADIO, _PUSHED = 1 << 1, 1 << 13, 1 << 15, 1 << 16  # flags, the first of an annotation
+_MAX_PARENTS = 20
+_CHECKED, _UNCHECKED = "☑", "☐"
+_INDEX = re.compile(r"\[\d+\]$")
+
+
+def filled_fields(page: pypdf.PageObject) -> list[str]:
+    """The page's fields as "label: value", check boxes as "☑ label"; none if nothing is filled in."""
+    try:
+        fields = [_field(each.get_object()) for each in page.annotations or ()]
+    except FAULTS:
+        return []  # a damaged form must not cost the page
+    is_filled = any(value not in ("", _UNCHECKED) for _, value in fields)
+    return [*dict.fromkeys(filter(None, starmap(_field_line, fields)))] if is_filled else []
+
+
+def _field_line(label: str, value: str) -> str:
+    if value in (_CHECKED, _UNCHECKED):
+        return f"{value} {label}" if label else ""
+    return f"{label.rstrip(':：')}: {value}" if label and value else value
+
+
+def _field(widget: DictionaryObject) -> tuple[str, str]:
+    """A field's label and value, which it may inherit; "" for none."""
+    parents = [widget]
+    while (parent := parents[-1].get("/Parent")) and len(parents) < _MAX_PARENTS:
+        parents.append(parent.get_object())
+    entries = ChainMap[str, Any](*parents)
+    flags, kind = int(entries.get("/Ff", 0)), entries.get("/FT")
+    label = _words(entries.get("/TU")) or words_of_name(_INDEX.sub("", str(entries.get("/T", ""))))
+    if widget.get("/Subtype") != "/Widget" or int(widget.get("/F", 0)) & _HIDDEN or flags & _PASSWORD:
+        return "", ""
+    if kind == "/Btn":
+        return label, "" if flags & _PUSHED else _button(widget, entries, is_radio=bool(flags & _RADIO))
+    values = entries.get("/V") if kind in ("/Tx", "/Ch") else None
+    options = {str(each[0]): each[1] for each in entries.get("/Opt") or () if isinstance(each, list)}
+    chosen = values if isinstance(values, list) else [values]
+    return label, ", ".join(filter(None, (_words(options.get(str(each), each)) for each in chosen)))
+
+
+def _button(widget: DictionaryObject, entries: Mapping[str, Any], *, is_radio: bool) -> str:
+    state = str(widget.get("/AS") or (not is_radio and entries.get("/V")) or "/Off").removeprefix("/")
+    if is_radio:
+        return "" if state == "Off" else words_of_name(state) or _CHECKED
+    return _UNCHECKED if state == "Off" else _CHECKED
+
+
+def _words(value: object) -> str:
+    return " ".join(scrub(value).split()) if isinstance(value, str) else ""
 
 
 # The characters of fonts.

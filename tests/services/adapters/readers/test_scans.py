@@ -1,15 +1,24 @@
-"""Scanned pages and pictures: which need text recognition, and how recognised lines become text."""
+"""Pages whose words are not in their text: scans and pictures, which need text recognition, and how
+recognised lines become text; damaged pages; the values of forms."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import BytesIO
 
 import pypdf
 import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
-from pypdf.generic import NameObject, StreamObject
+from pypdf.generic import (
+    ArrayObject,
+    DictionaryObject,
+    NameObject,
+    NumberObject,
+    PdfObject,
+    StreamObject,
+    TextStringObject,
+)
 
 from core.errors import UnreadableDocumentError
 from core.knowledge import ParsedDocument, Section
@@ -311,3 +320,74 @@ async def test_a_page_that_cannot_be_recognised_is_left_out_and_counted_unless_i
     assert ([piece.page for piece in pieces], pieces.unread_pages) == ([1], 2)
     with pytest.raises(UnreadableDocumentError, match="Page 1 cannot be drawn"):
         await parser("a.pdf", b"1")
+
+
+# The values of forms that were filled in on a screen.
+
+
+def stored(value: object) -> PdfObject:
+    match value:
+        case list():
+            return ArrayObject(map(stored, value))
+        case dict():
+            return DictionaryObject({NameObject(name): stored(each) for name, each in value.items()})
+        case int():
+            return NumberObject(value)
+        case PdfObject():
+            return value
+    text = str(value)
+    return NameObject(text) if text.startswith("/") else TextStringObject(text)
+
+
+def form(*fields: Mapping[str, object]) -> bytes:
+    """A page with these fields, and another one."""
+    writer, saved = pypdf.PdfWriter(BytesIO(pdf([["Application for leave"], ["Notes."]]))), BytesIO()
+    parts = [writer._add_object(stored({"/Subtype": "/Widget", **field})) for field in fields]
+    writer.pages[0][NameObject("/Annots")] = ArrayObject(parts)
+    writer.write(saved)
+    return saved.getvalue()
+
+
+def form_lines(*fields: Mapping[str, object]) -> list[str]:
+    first, second = parse_document("a.pdf", form(*fields)).sections
+    assert (first.page, second.text) == (1, "Notes.")
+    title, *others = first.text.split("\n")
+    assert title == "Application for leave"
+    return others
+
+
+NAME = {"/FT": "/Tx", "/T": "f1[0]", "/TU": "Full name:", "/V": "Wu\rLan"}
+
+
+def test_the_values_of_a_form_are_lines_of_their_page() -> None:
+    assert form_lines(
+        NAME,
+        {"/FT": "/Ch", "/T": "home_town[0]", "/V": "HZ", "/Opt": [["HZ", "杭州"], ["BJ", "北京"]]},
+        {"/FT": "/Tx", "/T": "Text17", "/V": "2031-05-06"},
+        {"/FT": "/Btn", "/TU": "Paid leave", "/AS": "/Yes"},
+        {"/FT": "/Btn", "/TU": "Unpaid leave", "/AS": "/Off"},
+    ) == ["Full name: Wu Lan", "home town: 杭州", "2031-05-06", "☑ Paid leave", "☐ Unpaid leave"]
+
+
+def test_a_field_inherits_from_its_parent_and_of_radio_buttons_only_the_chosen_one_is_read() -> None:
+    group = stored({"/FT": "/Btn", "/Ff": 1 << 15, "/TU": "Status", "/V": "/Married"})
+    chosen, other = ({"/Parent": group, "/AS": state} for state in ("/Married", "/Off"))
+    assert form_lines(chosen, other) == ["Status: Married"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {**NAME, "/F": 2},  # hidden
+        {**NAME, "/Ff": 1 << 13},  # a password
+        {**NAME, "/Subtype": "/Link"},
+        {**NAME, "/V": ""},
+        {"/FT": "/Btn", "/TU": "Send", "/Ff": 1 << 16, "/AS": "/Yes"},
+        {"/FT": "/Btn", "/TU": "Paid leave", "/AS": "/Off"},  # nothing is filled in
+        {"/FT": "/Btn", "/T": "c1_1[0]", "/AS": "/Yes"},  # nobody knows what for
+        {**NAME, "/Ff": "damaged"},
+        {**NAME, "/Parent": 7},
+    ],
+)
+def test_other_fields_are_not_read(field: Mapping[str, object]) -> None:
+    assert form_lines(field) == []
