@@ -104,6 +104,7 @@ class Summary:
     added: int = 0
     existing: int = 0
     failed: list[str] = field(default_factory=list)
+    unread_pages: dict[str, int] = field(default_factory=dict)  # by file, if any
 
     def __str__(self) -> str:
         return f"added {self.added}, already there {self.existing}, failed {len(self.failed)}"
@@ -152,6 +153,8 @@ class Ingester:
             return
         self.summary.existing += addition.existing
         self.summary.added += not addition.existing
+        if pages := await self._unread_pages(addition):
+            self.summary.unread_pages[str(file)] = pages
         bar.update()
 
     async def _outcome(self, addition: AddedDocument, bar: tqdm[NoReturn]) -> str | None:
@@ -161,6 +164,12 @@ class Ingester:
             bar.set_postfix_str(f"{job.done}/{job.total} chunks", refresh=job.done != shown)
             shown = job.done
         return None if job.stage == "done" else job.error or f"it was {job.stage}"
+
+    async def _unread_pages(self, addition: AddedDocument) -> int:
+        """How many pages were left out; 0 if the document has been deleted since."""
+        path = f"/documents/{addition.document.document_id}"
+        response = await ask_patiently(self._client, "GET", path)
+        return 0 if response.status_code == 404 else checked(response, Document).unread_pages
 
     def _fail(self, file: Path, reason: str, bar: tqdm[NoReturn]) -> None:
         self.summary.failed.append(f"{file}: {reason}")
@@ -234,6 +243,9 @@ async def _ingest(client: ServerClient, files: Sequence[Path], options: Options)
         summary = await Ingester(client, options.tags, options.date).run(files, bar)
     for failure in summary.failed:
         print(f"failed: {shown(failure)}", file=sys.stderr)
+    for name, pages in summary.unread_pages.items():
+        without = f"{counted(pages, 'page')} without readable text left out"
+        print(f"{shown(name)}: {without}; scans need text recognition (OCR)", file=sys.stderr)
     if skipped := left_out(options.paths):
         print(shown(skipped), file=sys.stderr)
     print_result(summary, options, print)

@@ -75,7 +75,8 @@ class Handler(BaseHTTPRequestHandler):
         if kind in ("admin", "settings"):
             self._answer(403, {"error": {"message": "not with this key"}})
         elif kind == "documents":
-            self._answer(200, {**DOCUMENT, "document_id": key, "status": "ready"})
+            pages = {"unread_pages": 2 if key.startswith("scan") else 0}
+            self._answer(200, {**DOCUMENT, "document_id": key, "status": "ready", **pages})
         elif not self.server.knows_jobs:
             self._answer(404, {"error": {"message": "no such job"}})
         elif key.startswith("fail"):
@@ -165,6 +166,19 @@ def test_failures_are_named_with_their_reason_and_the_rest_is_added(
     assert captured.out == "added 1, already there 0, failed 2\n"
     for line in ("a.md: It cannot be read.", "b.md: The model failed."):
         assert line in captured.err
+
+
+def test_pages_that_were_left_out_are_named_also_of_a_file_that_was_already_stored(
+    server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("scan.pdf", "text.pdf"):
+        (tmp_path / name).write_text("text")
+    for counts in ("added 2, already there 0, failed 0\n", "added 0, already there 2, failed 0\n"):
+        assert run(server, tmp_path) == 0
+        captured = capsys.readouterr()
+        assert captured.out == counts
+        assert "scan.pdf: 2 pages without readable text left out" in captured.err
+        assert "text.pdf" not in captured.err
 
 
 def test_a_wrong_key_is_reported_once_and_no_further_file_is_sent(

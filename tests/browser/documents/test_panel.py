@@ -46,6 +46,21 @@ async def test_failed_documents_say_why_in_the_readers_language(page: Page, serv
     assert await page.locator("[data-action=ask]").count() == 0
 
 
+async def test_a_document_says_how_many_of_its_pages_were_not_read(page: Page, server_url: str) -> None:
+    """Discriminates: a note about none, and one without what to do."""
+    await lists(page, [document("扫描.pdf", unread_pages=2), document("合同.pdf", unread_pages=0)])
+    await open_panel(page, server_url)
+    note = "2 页没有可读的文字，没有读入：装好文字识别（OCR）后，删除再添加"
+    assert note in await words(page, f"{row('扫描.pdf')} .document-facts")
+    assert "没有可读的文字" not in await words(page, f"{row('合同.pdf')} .document-facts")
+    await page.keyboard.press("Escape")
+    await page.click("#language")
+    facts = page.locator(f"{row('扫描.pdf')} .document-facts")
+    await expect(facts).to_contain_text(
+        "2 pages without readable text were left out: install text recognition"
+    )
+
+
 @pytest.mark.parametrize(("sample", "shown"), [(True, True), (False, False)])
 async def test_questions_about_the_guide_are_suggested_only_if_it_is_loaded(
     page: Page, server_url: str, sample: bool, shown: bool
