@@ -4,6 +4,7 @@ files: each gives text or a refusal with a code, whatever was changed in it."""
 from __future__ import annotations
 
 import random
+import re
 import struct
 import zipfile
 from io import BytesIO
@@ -197,8 +198,12 @@ def test_a_corrupted_file_gives_text_or_a_coded_refusal(share: int) -> None:
 def end_of(trial: int) -> str:
     chance = random.Random(trial)
     name = CORRUPTED[trial // SHARES % len(CORRUPTED)]
+    return end_of_reading(name, corrupted(fixture(name), chance))
+
+
+def end_of_reading(name: str, content: bytes) -> str:
     try:
-        parsed = parse_document(name, corrupted(fixture(name), chance))
+        parsed = parse_document(name, content)
         assert parsed.sections or parsed.scanned
     except BadRequestError as error:
         return error.code
@@ -209,6 +214,30 @@ ENDS = {
     "text", "archive_limit", "encoding", "encrypted", "no_text", "too_complex", "unreadable_document",
     "unsafe_xml", "unsupported_media_type",
 }  # fmt: skip
+
+
+@pytest.mark.slow("reads hundreds of damaged files")
+@pytest.mark.parametrize("name", [*OFFICE, "guide-pandoc.epub"])
+def test_an_archive_with_a_part_missing_empty_foreign_or_with_other_numbers_does_no_harm(name: str) -> None:
+    """Numbers may be counts: of rows, columns, levels or repetitions."""
+    whole, chance, ends = fixture(name), random.Random(name), []
+    parts = members_of(whole)
+    for part, content in parts.items():
+        others = archive({each: parts[each] for each in parts if each != part})
+        changed = (b"", b"<x/>", renumbered(content, chance), renumbered(content, chance))
+        for damaged in (others, *(with_members(whole, {part: each}) for each in changed)):
+            with at_most(10):
+                ends.append(end_of_reading(name, damaged))
+    assert {*ends} <= ENDS
+    assert ends.count("text") > len(parts)
+
+
+def renumbered(content: bytes, chance: random.Random) -> bytes:
+    numbers = [*re.finditer(rb"(?<![\w#.])\d{1,6}(?![\w.])", content)]
+    for number in sorted(chance.sample(numbers, min(len(numbers), 3)), key=lambda each: -each.start()):
+        other = chance.choice((b"99999999", b"-5", b"4294967296", b"0", b"1e9", b""))
+        content = content[: number.start()] + other + content[number.end() :]
+    return content
 
 
 def corrupted(content: bytes, chance: random.Random) -> bytes:
