@@ -226,6 +226,7 @@ _AS_TYPED = (
         for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
     }
     | dict.fromkeys((ord(UNKNOWN), *range(1, 9), *range(14, 32)), "")
+    | dict.fromkeys((0xAD, 0x2010, 0x2011), "-")  # a soft hyphen that is drawn is a hyphen
     | str.maketrans(
         "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳―",
         "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟—",

@@ -273,6 +273,17 @@ def test_a_radical_or_ligature_in_a_pdf_becomes_the_typed_character() -> None:
     assert sections("a.pdf", pdf([[text]]))[0].text == "一人客车第页日民长\uff1a\u2460"
 
 
+def test_a_hyphen_that_a_pdf_draws_is_one_whatever_its_code() -> None:
+    """Discriminates: a soft hyphen removed from a word, and one at a line's end that stays in it."""
+    for hyphen in ("\u00ad", "\u2010", "-"):
+        lines = [
+            f"The well{hyphen}known rules about the coop{hyphen}",
+            "eration of all who live in this house.",
+        ]
+        whole = "The well-known rules about the cooperation of all who live in this house."
+        assert [section.text for section in sections("a.pdf", pdf([lines]))] == [whole]
+
+
 def test_a_pdf_that_needs_a_password_is_refused_as_encrypted() -> None:
     assert code_of("a.pdf", encrypted_pdf("secret")) == "encrypted"
 
