@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from io import BytesIO
 from itertools import dropwhile, groupby, pairwise, zip_longest
 
@@ -57,7 +57,7 @@ from services.knowledge.parsing.pieces import Scans
 
 
 _TEXT_LINES, _TEXT_SHARE = 3, 0.1  # consecutive lines, and share of letters, of running text or a table
-_LARGER, _TITLE_LINES = 1.1, 2
+_LARGER, _TITLE_LINES, _MAX_TITLE_LINES = 1.1, 2, 5
 _BOLD_SHARE, _HEADING_SHARE = 0.3, 0.5  # of the letters, of the lines: anything as common is not a heading
 _MAX_HEADING_WIDTH = 90  # in half-widths of an ideograph
 _NOT_A_HEADING_END = re.compile(r"[。；;，,、：:]$|[a-z]{3}\.$|(?:\. ?){3}")
@@ -71,8 +71,8 @@ def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]]) 
         if line and not isinstance(line, Row)
     ]
     levels = _levels([(line, look) for _, line, look in lines])
-    has_more = sum(look in levels for _, _, look in lines) > _TITLE_LINES
-    worded = {} if has_more else heading_levels([line for _, line, _ in lines], are_lines=True)
+    has_title_at_most = _is_title_at_most([look in levels for _, _, look in lines])
+    worded = heading_levels([line for _, line, _ in lines], are_lines=True) if has_title_at_most else {}
     below = max(levels.values(), default=0)
     depths = [
         (levels.get(look, 0) or (at in worded and below + worded[at]))
@@ -92,17 +92,25 @@ def _levels(lines: Sequence[tuple[str, Look]]) -> dict[Look, int]:
         letters[look] += len(line)
         sizes[look.size] += len(line)
     runs = [(size, len([*run])) for size, run in groupby(look.size for _, look in lines)]
-    texts = {size for size, length in runs if length >= _TEXT_LINES}
+    long = [size for size, length in runs if length >= _TEXT_LINES]
+    has_long_title = bool(runs) and _TEXT_LINES <= runs[0][1] <= _MAX_TITLE_LINES
+    texts = {*(long[1:] if has_long_title else long)} or {*long}
     text = max((size for size in texts if sizes[size] >= _TEXT_SHARE * sizes.total()), default=0.0)
     if not text:
         return {}
     larger = sorted(_title_sizes(lines, _LARGER * text), reverse=True)[:MAX_DEPTH]
     levels = {look: larger.index(look.size) + 1 for look in letters if look.size in larger}
     bold = Look(text, is_bold=True)
-    has_title_at_most = sum(look in levels for _, look in lines) <= _TITLE_LINES
+    has_title_at_most = _is_title_at_most([look in levels for _, look in lines])
     if has_title_at_most and 0 < letters[bold] <= _BOLD_SHARE * letters.total():
         levels[bold] = len(larger) + 1
     return levels
+
+
+def _is_title_at_most(marked: Sequence[bool]) -> bool:
+    """Whether no more lines than a title's are marked: two, or some more together."""
+    runs = sum(is_marked for is_marked, _ in groupby(marked))
+    return sum(marked) <= (_MAX_TITLE_LINES if runs == 1 else _TITLE_LINES)
 
 
 def _title_sizes(lines: Sequence[tuple[str, Look]], above: float) -> list[float]:
@@ -126,11 +134,13 @@ def _may_be_heading(line: str, following: str) -> bool:
 
 
 def _marked(lines: Sequence[tuple[int, str]], depths: Sequence[int]) -> Iterator[Bookmark]:
-    """The headings among the lines, by their depths; a heading may take two lines."""
+    """The headings among the lines, by their depths; a heading may take two lines, the first some more."""
+    most = _MAX_TITLE_LINES
     for (page, depth), group in groupby(zip(lines, depths, strict=True), lambda each: (each[0][0], each[1])):
         titles = [line for (_, line), _ in group]
-        if len(titles) == _TITLE_LINES and not _begins(titles[1]):
-            titles = [continued(*titles) + titles[1]]
+        if len(titles) in range(2, most + 1) and not any(map(_begins, titles[1:])):
+            titles = [reduce(lambda title, line: continued(title, line) + line, titles)]
+        most = _TITLE_LINES if depth else most
         yield from (Bookmark(page, depth, title[:MAX_TITLE_CHARS]) for title in titles if depth)
 
 

@@ -277,6 +277,7 @@ def _fields(lines: Sequence[str]) -> dict[str, str]:
 
 # Where titles are among the lines of a page.
 
+_MAX_TITLE_LINES = 5
 _NUMBERING = re.compile(
     r"\s*(?:第\s*[\d一二三四五六七八九十百]+\s*[章节條条篇部]|[一二三四五六七八九十]+(?=[、.．])"
     r"|(?:chapter|appendix|section|part)\s+[\dA-Z]{1,4}\b|(?:table|figure|[图表])\s*\d+(?:[.-]\d+)*"
@@ -298,14 +299,15 @@ def place(lines: Sequence[str], titles: Sequence[str]) -> list[tuple[int, int] |
 
 
 def _find(lines: Sequence[tuple[str, str]], title: tuple[str, str], at: int) -> tuple[int, int] | None:
-    """Find a title, which may take two lines of the page."""
+    """Find a title, which may take several lines of the page."""
     for index in range(at, len(lines)):
-        if _same(lines[index], title):
-            return index, index + 1
-        if index + 1 < len(lines) and lines[index][0] and title[0].startswith(lines[index][0]):
-            both = (lines[index][0] + lines[index + 1][0], lines[index][1] + lines[index + 1][0])
-            if _same(both, title):
-                return index, index + 2
+        joined = lines[index]
+        for end in range(index + 1, min(index + _MAX_TITLE_LINES, len(lines)) + 1):
+            if _same(joined, title):
+                return index, end
+            if end == len(lines) or not joined[0] or not title[0].startswith(joined[0]):
+                break
+            joined = (joined[0] + lines[end][0], joined[1] + lines[end][0])
     return None
 
 

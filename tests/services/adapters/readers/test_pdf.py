@@ -79,6 +79,19 @@ def test_a_title_over_two_lines_is_one_heading() -> None:
     assert [heading for heading, _ in results] == ["".join(title)]
 
 
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_documents_title_over_several_lines_is_one_heading_above_bold_ones(count: int) -> None:
+    """Discriminates: a heading for each of its lines, beside which bold lines are none."""
+    title, text = (
+        ["Do Nest Box Colour", "and Height", "Matter to Swifts", "in Six", "Cities"],
+        DATA_SHEET[3:6],
+    )
+    looks = {**dict.fromkeys(title, "F3 17"), "Methods": "F3 12", "Results": "F3 12"}
+    results = outline([*title[:count], *text, "Methods", *text, "Results", *text], looks)
+    whole = " ".join(title[:count])
+    assert [heading for heading, _ in results] == [whole, f"{whole} > Methods", f"{whole} > Results"]
+
+
 def test_bold_used_throughout_or_in_a_table_header_is_not_a_heading() -> None:
     """Discriminates: every line in bold; the bold first row of a table."""
     rows = ["City Boxes Young", "Ghent 240 2.0", "Brno 180 1.7"]
