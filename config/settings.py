@@ -45,6 +45,7 @@ def _origin(value: str) -> str:
     return origin
 
 
+VERSION = "0.2.0.dev0"  # as in pyproject.toml
 LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
 
 

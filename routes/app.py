@@ -9,7 +9,7 @@ from functools import partial
 from fastapi import FastAPI
 
 from api.wiring.assembly import open_container
-from config.settings import Settings
+from config.settings import VERSION, Settings
 from routes import knowledge_routes
 from routes.admin import cleanup, health, store
 from routes.conversation import library, memories, sessions, shares, transfer
@@ -55,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(
         title="Wenmai 问脉",
-        version="0.1.0",
+        version=VERSION,
         summary="A self-hosted RAG conversation server",
         lifespan=lifespan,
         docs_url=None,  # the built-in pages load scripts from another origin

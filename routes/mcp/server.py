@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 
 from api.container import Container
 from core.errors import NotFoundError, WenmaiError
+from core.knowledge import Chunk, DocumentFilter, DocumentStatus
 from routes.dependencies import readable
 from routes.errors import describe
 from routes.mcp.tools import MAX_CHUNKS, TOOLS, Tool, ready_document
@@ -25,6 +27,7 @@ OWNER = "mcp_owner"
 """The caller's key in the scope's state."""
 SCHEME = "wenmai://documents/"
 MAX_RESOURCES = 100
+READY = DocumentFilter(status=DocumentStatus.READY)
 Context = ServerRequestContext[Any, Any]
 
 
@@ -87,7 +90,7 @@ class _Door:
         cursor = params.cursor if params else None
         try:
             page = await self._container.knowledge.documents.page(
-                readable(_owner(context)), MAX_RESOURCES, cursor
+                readable(_owner(context)), MAX_RESOURCES, cursor, READY
             )
         except WenmaiError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
@@ -100,24 +103,26 @@ class _Door:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """The text of a document as ingested: its passages, in order."""
+        """The text of a document as ingested: its passages in order, below their headings."""
         uri, owner = str(params.uri), _owner(context)
         try:
             document_id = UUID(uri.removeprefix(SCHEME))
             document = await ready_document(self._container, str(document_id), readable(owner))
-            texts: list[str] = []
+            chunks: list[Chunk] = []
             cursor: str | None = None
             while True:
                 page = await self._container.knowledge.chunks(
                     document.document_id, readable(owner), MAX_CHUNKS, cursor
                 )
-                texts += [chunk.text for chunk in page.chunks]
+                chunks += page.chunks
                 if (cursor := page.next_cursor) is None:
                     break
         except (ValueError, NotFoundError) as error:
             raise MCPError(code=types.INVALID_PARAMS, message="There is no such document.") from error
         except WenmaiError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
+        sections = groupby(chunks, key=lambda chunk: chunk.heading)
+        texts = ("\n\n".join(filter(None, (top, *(each.text for each in rest)))) for top, rest in sections)
         text = types.TextResourceContents(uri=uri, text="\n\n".join(texts), mime_type="text/plain")
         return types.ReadResourceResult(contents=[text])
 

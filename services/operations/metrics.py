@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from config.settings import VERSION
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import WenmaiError
 
@@ -35,7 +35,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        Info("wenmai_build", "The version that runs.", registry=self.registry).info({"version": _version()})
+        Info("wenmai_build", "The version that runs.", registry=self.registry).info({"version": VERSION})
         self._turns = self._counter("turns", "Turns that ended, by how.", "status", "model")
         self._failures = self._counter("turn_failures", "Turns that ended in an ERROR.", "code", "model")
         self._warnings = self._counter("turn_warnings", "Warnings emitted while answering.", "code")
@@ -136,10 +136,3 @@ class _ModelSeries:
     prompt_tokens: Counter
     first_token: Histogram
     whole_turn: Histogram
-
-
-def _version() -> str:
-    try:
-        return version("wenmai")
-    except PackageNotFoundError:
-        return UNKNOWN

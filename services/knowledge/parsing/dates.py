@@ -75,6 +75,12 @@ _TITLE_YEARS = (
     re.compile(r"(?<![\w.])v((?:199|20\d)\d)(?=(?:\.\d{1,3}){1,2}(?![\w.]))", re.IGNORECASE),  # v2024.1
 )
 _RECORDS = (".log", ".csv")  # their first line is an entry, not a title
+_YEAR = re.compile(r"(?<!\d)(?:199|20\d)\d(?!\d)")
+# A year before or after the Chinese words of a file's name: 2026销售额, 预算2025, 价格表2026下半年
+_FILE_YEAR = re.compile(
+    rf"^(?:199|20\d)\d(?=[\u4e00-\u9fff])(?![{_MEASURES}])"
+    r"|(?<=[\u4e00-\u9fff])[ -]?(?:199|20\d)\d(?=\s?(?:年度?|[上下]半年|财年)?\s?版?$)"
+)
 _FILE_DAY = re.compile(r"(?<!\d)([12]\d{3})(\d\d)(\d\d)(?!\d)")
 
 
@@ -156,6 +162,10 @@ def _titles_dates(clues: DateClues, today: datetime.date) -> Iterable[str]:
     year_only = [f"{stem}年"] if re.fullmatch(r"(?:199|20\d)\d", stem) else []
     for title in (*clues.titles, *lines, *year_only, stem):
         yield title_date(title, today.year + 1)
+    name = in_digits(fold_width(stem))
+    years = {*_YEAR.findall(name)}
+    if len(years) == 1 and _FILE_YEAR.search(name) and int(year := years.pop()) <= today.year + 1:
+        yield year
 
 
 def _date_from(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from config.settings import VERSION
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import CHAT, HASHING
 from tests.support.servers.server import running_server
@@ -111,6 +112,6 @@ def test_refusals_are_counted_by_code_including_a_scrape_without_the_key(client:
 
 def test_the_version_the_process_and_the_store_are_exported(client: httpx.Client) -> None:
     figures = until(client, lambda now: now.has("stored"))
-    assert figures("build_info", version="0.1.0") == 1
+    assert figures("build_info", version=VERSION) == 1
     assert figures.values[("process_resident_memory_bytes", frozenset())] > 1_000_000
     assert figures("ready", part="store") == 1

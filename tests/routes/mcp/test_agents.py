@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,8 +20,12 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from config.settings import VERSION
+from core.errors import UnreadableDocumentError
+from core.knowledge import Upload
+from core.owners import LOCAL_OWNER
 from routes.mcp.tools import MAX_CHUNKS
-from tests.support.servers.app import make_settings, serving
+from tests.support.servers.app import make_settings, open_app, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -93,7 +98,7 @@ async def test_every_tool_runs(server: Server, way: str) -> None:
 
     async with WAYS[way](server) as client:
         assert client.server_info is not None
-        assert (client.server_info.name, client.server_info.version) == ("wenmai", "0.1.0")
+        assert (client.server_info.name, client.server_info.version) == ("wenmai", VERSION)
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {
             name: tool.annotations.read_only_hint for name, tool in tools.items() if tool.annotations
@@ -117,6 +122,27 @@ async def test_every_tool_runs(server: Server, way: str) -> None:
         assert [each.name for each in resources] == ["leave.md"]
         read = await client.read_resource(str(resources[0].uri))
         assert "fifteen days" in read.contents[0].text  # type: ignore[union-attr]
+
+
+async def test_a_document_is_read_whole_below_its_headings(server: Server) -> None:
+    """Discriminates: rules of two chapters that run together."""
+    text = "# Rules\n\n## Leave\n\nFifteen days.\n\n## Travel\n\nEconomy class."
+    document_id = await _added(server.url, CAROL, "book.md", text)
+    async with over_http(server, CAROL) as carol:
+        read = await carol.read_resource(f"wenmai://documents/{document_id}")
+        shown = "Rules > Leave\n\nFifteen days.\n\nRules > Travel\n\nEconomy class."
+        assert read.contents[0].text == shown  # type: ignore[union-attr]
+
+
+async def test_a_file_that_could_not_be_read_is_no_resource(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path)) as app:
+        await app.add_text("rules.md", "# Rules\n\nFifteen days.")
+        broken = Upload(LOCAL_OWNER, "broken.pdf", b"%PDF-1.4")
+        await app.container.knowledge.refuse(broken, UnreadableDocumentError("It is damaged."))
+        asked = {**HELLO, "method": "resources/list"}
+        reply = await app.client.post("/mcp", json=asked, headers=ACCEPTS)
+        assert "rules.md" in reply.text
+        assert "broken.pdf" not in reply.text
 
 
 async def test_a_passage_is_read_with_as_many_before_and_after_it_as_asked(server: Server) -> None:
