@@ -6,10 +6,10 @@ import io
 from unicodedata import normalize
 
 import numpy as np
+import pypdfium2
 import pytest
 from PIL import Image
 from playwright.async_api import Page
-from pypdf import PdfReader
 
 from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
 
@@ -27,6 +27,13 @@ ANSWER = f"""据 [1]，答案在此。见[手册](https://example.org/handbook)�
 PASSAGE = "这一句很长。" * 60 + "到此为止。"
 
 
+def text_of(printed: bytes) -> str:
+    """Without spaces; fonts name some characters by their radicals."""
+    with pypdfium2.PdfDocument(printed) as document:
+        text = "".join(page.get_textpage().get_text_bounded() for page in document)
+    return normalize("NFKC", "".join(text.split()))
+
+
 async def test_a_very_long_answer_is_printed_whole_and_then_shown_in_part_again(
     page: Page, bare_url: str
 ) -> None:
@@ -36,8 +43,7 @@ async def test_a_very_long_answer_is_printed_whole_and_then_shown_in_part_again(
     await ask(page, "写长一点")
     await answered(page)
     before = await page.locator(".prose p").count()
-    text = "".join(each.extract_text() for each in PdfReader(io.BytesIO(await page.pdf())).pages)
-    text = normalize("NFKC", "".join(text.split()))
+    text = text_of(await page.pdf())
     assert [n for n in range(800) if f"第{n}段" not in text] == []
     assert await page.locator(".prose p").count() <= before < 800
 
@@ -54,9 +60,7 @@ async def test_a_printed_conversation_is_whole_and_dark_on_white(
     await ask(page, f"{LONG}\n问到这里")
     await answered(page)
     await page.wait_for_selector(".prose table")
-    printed = PdfReader(io.BytesIO(await page.pdf(format="A4")))
-    text = "".join("".join(each.extract_text().split()) for each in printed.pages)
-    text = normalize("NFKC", text)  # fonts name some characters by their radicals
+    text = text_of(await page.pdf(format="A4"))
     for whole in ("第0行", "问到这里", "end_of_code", "单元格的内容8", "到此为止。", "指南.md", "概念"):
         assert whole in text, whole
     assert text.count("https://example.org/handbook") == text.count("https://example.org/auto") == 1
