@@ -1,4 +1,8 @@
-"""Fixtures that several packages use."""
+"""Fixtures that several packages use.
+
+They import the application themselves: the process that distributes the tests reads this file before it
+starts its workers, and needs nothing of the application.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,15 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import structlog
 from hypothesis import settings
 
-from services.knowledge.parsing import process
-from services.store import spawn
-from tests.support.servers.app import App, make_settings, open_app
-from tests.support.servers.server import running_server
 from tests.support.warm.client import can_be_forked
-from tests.support.warm.parsers import begin_forked, begin_started
-from tests.support.warm.stores import spawn_forked, spawn_started
+
+if TYPE_CHECKING:
+    from tests.support.servers.app import App
 
 # A slow machine is not a failure: the tests about time measure it themselves.
 settings.register_profile("wenmai", deadline=None)
@@ -38,6 +39,11 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _children_are_forked() -> Iterator[None]:
     """Fork stores and parsers of this process; a server that a test starts has its own, started as usual."""
+    from services.knowledge.parsing import process
+    from services.store import spawn
+    from tests.support.warm.parsers import begin_forked
+    from tests.support.warm.stores import spawn_forked
+
     with pytest.MonkeyPatch.context() as here:
         if can_be_forked({}):
             here.setattr(spawn, "_spawn", spawn_forked)
@@ -48,6 +54,11 @@ def _children_are_forked() -> Iterator[None]:
 @pytest.fixture
 def started_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are children of this process, as they are of a server."""
+    from services.knowledge.parsing import process
+    from services.store import spawn
+    from tests.support.warm.parsers import begin_started
+    from tests.support.warm.stores import spawn_started
+
     monkeypatch.setattr(spawn, "_spawn", spawn_started)
     monkeypatch.setattr(process, "_begin", begin_started)
 
@@ -56,6 +67,8 @@ def started_children(monkeypatch: pytest.MonkeyPatch) -> None:
 def _logs_as_before() -> Iterator[None]:
     """A command that runs inside a test configures the logs of the process, on a stream that ends with the
     test; loggers used meanwhile would keep that stream."""
+    import structlog
+
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
@@ -69,6 +82,8 @@ def _logs_as_before() -> Iterator[None]:
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[App]:
     """The real application with the extractive answerer and a hashing embedding."""
+    from tests.support.servers.app import make_settings, open_app
+
     async with open_app(make_settings(tmp_path)) as opened:
         yield opened
 
@@ -86,6 +101,7 @@ def on_disk(pytestconfig: pytest.Config) -> Iterator[Path]:
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The real server without a configuration, with real models and a few pages of the guide."""
     from tests.support.servers.sample import guided_folder
+    from tests.support.servers.server import running_server
 
     with running_server(guided_folder(tmp_path_factory), LOAD_SAMPLE="false") as started:
         yield started.url
@@ -95,6 +111,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The real server as a newcomer has it: the whole guide is its sample, which takes a minute to ingest."""
     from tests.support.servers.sample import sampled_folder
+    from tests.support.servers.server import running_server
 
     with running_server(sampled_folder(tmp_path_factory)) as started:
         yield started.url
