@@ -28,7 +28,8 @@ function refusal(error, isOwn) {
 
 /** The conversation of one of our own exports; null for other files, which the server parses. */
 async function ownExport(file) {
-  const session = file.name.toLowerCase().endsWith(".json") && (await file.text().then(JSON.parse).catch(() => null));
+  const isObject = (await file.slice(0, 64).text()).trimStart().startsWith("{"); // a large zip is not read for nothing
+  const session = isObject && (await file.text().then(JSON.parse).catch(() => null));
   return Array.isArray(session?.turns) && session.turns.length ? session : null;
 }
 
@@ -52,7 +53,7 @@ function expiring({ turns, hold, expire_days: own }, expireDays) {
 
 class Import {
   #own = null; // the conversation, if the file is one of our own exports
-  #file = el("input", { type: "file", accept: ".json,.jsonl,.zip", label: "importFile", on: { change: () => this.#plan() } });
+  #file = el("input", { type: "file", label: "importFile", on: { change: () => this.#plan() } });
   #shown = el("div", { class: "import-plan" });
   #notice = el("p", { role: "status", class: "faint" });
   #apply = el("button", { class: "button primary", type: "button", i18n: "importApply", hidden: true, on: { click: () => this.#import() } });
