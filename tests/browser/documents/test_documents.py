@@ -242,3 +242,28 @@ async def test_a_deleted_document_disappears_from_the_list_and_from_old_answers(
     await page.reload()
     await answered(page)
     assert "已" in await page.locator(".standing").first.inner_text()
+
+
+async def test_a_changed_file_offers_to_delete_the_older_one_of_its_name(page: Page, url: str) -> None:
+    """Discriminates: two versions side by side without a hint; the new version deleted, or without asking; a
+    hint that stays when the older one was deleted in the list."""
+    await open_panel(page, url)
+    await page.wait_for_selector(READY, state="attached")
+    await choose(page, a_file("员工手册.md", LEAVE), a_file("出差.md", TRAVEL))
+    await read_in(page, "员工手册.md")
+    await read_in(page, "出差.md")
+    await expect(page.locator(".upload")).to_have_count(0)
+    for place in (f"{upload_row('员工手册.md')} [data-action=replace]", ".document-remove >> nth=1"):
+        changed = LEAVE.replace("17", str(len(place)))
+        await choose(page, a_file("员工手册.md", changed))
+        await expect(page.locator(f"{upload_row('员工手册.md')} .document-state")).to_contain_text(
+            "已有同名文档"
+        )
+        await expect(page.locator(row("员工手册.md"))).to_have_count(2)
+        new = await page.get_attribute(f"{row('员工手册.md')} >> nth=0", "data-id")
+        await page.click(place)
+        await page.click(".small-dialog .danger")
+        await expect(page.locator(row("员工手册.md"))).to_have_count(1)
+        await expect(page.locator(".upload")).to_have_count(0)
+        assert await page.get_attribute(row("员工手册.md"), "data-id") == new
+        await expect(page.locator(row("出差.md"))).to_have_count(1)

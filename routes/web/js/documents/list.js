@@ -121,6 +121,14 @@ export class DocumentList {
     this.#rows.get(documentId)?.element.querySelector(".document-open").focus({ preventScroll: true });
   }
 
+  /** The ready documents of the same name that an upload may replace. Those on pages not loaded yet, or hidden by a filter
+   * of the server's, are missed. */
+  olderOf({ document_id: id, file_name: name, created_at: time }) {
+    const isOlder = (one) => one.document_id !== id && one.file_name === name && one.status === "ready" &&
+      !one.source && !one.sample && Date.parse(one.created_at) < Date.parse(time) && this.on.mayChange(one);
+    return [...this.#rows.values()].map(({ document }) => document).filter(isOlder);
+  }
+
   /** Hides documents being ingested that have a more detailed row among the uploads. */
   hold(documentIds) {
     this.#held = new Set(documentIds);

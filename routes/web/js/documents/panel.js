@@ -36,6 +36,7 @@ export class DocumentsPanel {
     this.uploads = new Uploads({
       onChange: (upload) => this.#changed(upload),
       onEnd: (upload, document) => this.#ended(upload, document, announcer),
+      olderOf: (document) => this.list.olderOf(document),
     });
     this.#build();
     this.badges = new Badges(document.querySelectorAll(".open-documents"));
@@ -43,6 +44,7 @@ export class DocumentsPanel {
     acceptDrops({ onOver: (now, areImages) => this.#hover(now, areImages), onFiles: (files) => this.#dropped(files),
       onLeft: () => this.#wasOpen || dialog.close() });
     subscribe("upload", (files) => this.#upload(files));
+    subscribe("document-deleted", ({ document_id: id }) => this.uploads.deleted(id));
   }
 
   #build() {
@@ -52,6 +54,7 @@ export class DocumentsPanel {
     this.input.addEventListener("change", () => this.#chosen());
     this.uploadList = new UploadList(this.uploads, {
       onRemove: ({ documentId, name, job }) => this.#remove({ document_id: documentId, file_name: name, chunk_count: job.total ?? 0 }),
+      onReplace: (upload) => this.#removeOlder(upload),
       onEmptied: () => this.input.focus(),
     });
     this.notice = new Notice();
@@ -243,14 +246,21 @@ export class DocumentsPanel {
     this.input.focus();
   }
 
+  /** Asks for each, and stops at the first that is kept. */
+  async #removeOlder({ older }) {
+    for (const document of older) if (!(await this.#remove(document))) return;
+  }
+
+  /** Whether it was deleted. */
   async #remove(document) {
     const removed = await removeDocument(document);
-    if (!removed) return;
+    if (!removed) return false;
     this.notice.show(removed.sentences, !removed.isDeleted);
-    if (!removed.isDeleted) return;
+    if (!removed.isDeleted) return false;
     if (this.#view?.document.document_id === document.document_id) this.#goHome();
     if (!this.list.drop(document.document_id)) this.input.focus();
     this.filter.refresh();
+    return true;
   }
 }
 

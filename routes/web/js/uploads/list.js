@@ -8,11 +8,11 @@ export class UploadList {
   #rows = new Map();
 
   /**
-   * `uploads` performs the rows' actions; `onRemove(upload)` deletes the document after confirmation, `onEmptied` is
-   * called when the focused row was removed and there is no other.
+   * `uploads` performs the rows' actions; `onRemove(upload)` deletes the document, `onReplace(upload)` the older ones of
+   * its name, each after confirmation; `onEmptied` is called when the focused row was removed and there is no other.
    */
-  constructor(uploads, { onRemove, onEmptied }) {
-    Object.assign(this, { uploads, onRemove, onEmptied });
+  constructor(uploads, { onRemove, onReplace, onEmptied }) {
+    Object.assign(this, { uploads, onRemove, onReplace, onEmptied });
     this.summary = el("p", { class: "upload-summary" });
     this.clear = el("button", { class: "text-button", type: "button", i18n: "docClearEnded", on: { click: () => this.#clear() } });
     this.list = el("ul", { class: "upload-list", role: "list", label: "docUploads" });
@@ -33,6 +33,7 @@ export class UploadList {
       cancel: () => this.uploads.cancel(upload),
       retry: () => this.uploads.retry(upload),
       remove: () => this.onRemove(upload),
+      replace: () => this.onReplace(upload),
       dismiss: () => this.uploads.dismiss(upload),
     });
     const isAbove = ([other]) => upload.file && !other.file; // this page's files above the jobs of others
@@ -77,13 +78,13 @@ const STAGES = {
 };
 const STATES = {
   queued: "docUploadQueued", checking: "docUploadChecking", cancelling: "docUploadCancelling", cancelled: "docUploadCancelled",
-  same: "docSame", done: "docReady", failed: "docFailed",
+  same: "docSame", done: "docSameName", failed: "docFailed",
 };
 
 class UploadRow {
   #drawn = "";
 
-  /** `on`: `cancel`, `remove`, `retry` and `dismiss`, called without arguments. */
+  /** `on`: `cancel`, `remove`, `replace`, `retry` and `dismiss`, called without arguments. */
   constructor(upload, on) {
     this.on = on;
     this.text = el("span", { class: "document-state" });
@@ -132,6 +133,8 @@ class UploadRow {
     this.element.querySelector(".original")?.remove();
     const words = upload.isActive ? null : originalWords(upload.message);
     if (words) this.element.append(words);
+    if (upload.older.length) this.element.append(el("button", { class: "text-button", type: "button", i18n: "docDeleteOlder",
+      "data-action": "replace", on: { click: this.on.replace } }));
     if (hadFocus) offered[0]?.focus();
   }
 

@@ -17,9 +17,12 @@ export class Uploads {
   /** The server's limits, `maxBytes` and `formats`; empty until known. */
   limits = {};
 
-  /** `onChange(upload)` after every change; `onEnd(upload, document)` at the end, with the document if it was ingested. */
-  constructor({ onChange, onEnd }) {
-    Object.assign(this, { onChange, onEnd });
+  /**
+   * `onChange(upload)` after every change; `onEnd(upload, document)` at the end, with the document if it was ingested;
+   * `olderOf(document)` returns the documents that it may replace.
+   */
+  constructor({ onChange, onEnd, olderOf }) {
+    Object.assign(this, { onChange, onEnd, olderOf });
     this.watcher = new JobWatcher((job) => this.#adopt(job));
     addEventListener("beforeunload", (event) => {
       if (this.all.some((upload) => upload.needsThisPage)) event.preventDefault();
@@ -61,6 +64,15 @@ export class Uploads {
   dismiss(upload) {
     this.#all.delete(upload);
     this.onChange(upload);
+  }
+
+  /** A deleted document replaces nothing and needs no replacement. */
+  deleted(documentId) {
+    for (const upload of this.all.filter(({ older }) => older.length)) {
+      const isLeft = (one) => ![one.document_id, upload.documentId].includes(documentId);
+      upload.older = upload.older.filter(isLeft);
+      if (!upload.older.length) this.dismiss(upload);
+    }
   }
 
   /** Cancels an upload; one that has reached the server is deleted, even if its reply is still pending. */
@@ -165,7 +177,8 @@ export class Uploads {
   }
 
   #end(upload, state, more = {}, document = null) {
-    if (state === "done") this.#all.delete(upload);
+    if (state === "done" && upload.isOurs) upload.older = this.olderOf(document);
+    if (state === "done" && !upload.older.length) this.#all.delete(upload);
     this.#set(upload, { ...more, state });
     this.onEnd(upload, document);
   }
@@ -184,7 +197,8 @@ const ON_THE_WAY = new Set(["queued", "uploading"]);
 /**
  * `state`: queued, uploading, checking (all bytes sent, no reply yet), reading (`job` has the progress), done, same (the
  * same bytes are already there), failed, refused (never sent), cancelling, cancelled.
- * `reason` is [key, vars] if it failed, `message` the server's own sentence.
+ * `reason` is [key, vars] if it failed, `message` the server's own sentence. `older`: the documents of the same name that
+ * are still beside it once it is done.
  */
 class Upload {
   constructor(name, file = null) {
@@ -194,7 +208,7 @@ class Upload {
 
   /** Resets the outcome for another try. */
   forget() {
-    Object.assign(this, { reason: null, message: "", retryable: false, isOurs: false, abort: new AbortController() });
+    Object.assign(this, { reason: null, message: "", retryable: false, isOurs: false, older: [], abort: new AbortController() });
   }
 
   get isActive() {
