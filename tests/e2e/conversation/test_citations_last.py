@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from config.settings import Settings
+from core.formats import reading_of
 from core.operations.erasure import ERASED_ID
 from tests.support.servers.app import App, make_settings, open_app, scripted
 from tests.support.wire.copies import branch, exported, import_session
@@ -75,7 +77,7 @@ async def test_a_citation_names_the_answering_sentences_and_their_version(app: A
     first = asked.sources[0]
     assert "专业版每月 99 元" in first["key_passage"]
     assert first["cited"] is True
-    assert len(first["version"]) == 16
+    assert re.fullmatch(rf"[0-9a-f]{{16}}\.{reading_of('fees.md')}", first["version"])
     assert first["date"] == "2026-01-31"
     assert not {"removed", "outdated"} & first.keys()
 

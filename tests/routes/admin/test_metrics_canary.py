@@ -15,7 +15,7 @@ from tests.support.wire.metrics import Figures
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-WORD = re.compile(r"[a-z_]{1,32}|[\d.]{1,12}|\+Inf")
+WORD = re.compile(r"[a-z_]{1,32}|[\d.]{1,12}(?:dev\d)?|\+Inf")
 EACH = pytest.mark.full("works through many cases, for seconds")
 CANARIES = ("Quokka", "袋鼠", 'quok"ka\\', "quok\nka} 1", "{model=quokka}")
 

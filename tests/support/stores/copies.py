@@ -16,29 +16,30 @@ def copied(folder: Path, copy: Path) -> Path:
 
 def without_holes(path: Path) -> bytes:
     """The content of a file, with one zero in place of each hole."""
-    with path.open("rb") as file:
-        return b"\0".join(os.pread(file.fileno(), size, at) for at, size in _written(file.fileno()))
+    return b"\0".join(part for _, part in _parts(path))
 
 
 def _with_holes(source: str, target: str) -> str:
-    with open(source, "rb") as read, open(target, "wb") as copy:
-        for at, size in _written(read.fileno()):
-            copy.seek(at)
-            copy.write(os.pread(read.fileno(), size, at))
-        copy.truncate(os.fstat(read.fileno()).st_size)
+    with open(target, "wb") as copy:
+        for at, part in _parts(Path(source)):
+            if part.count(0) < len(part):  # unlike space that is only reserved
+                copy.seek(at)
+                copy.write(part)
+        copy.truncate(os.path.getsize(source))
     shutil.copystat(source, target)
     return target
 
 
-def _written(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Position and size of each part of the file that is not a hole."""
+def _parts(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The position and content of each part between holes."""
     end = 0
-    while True:
-        try:
-            at = os.lseek(descriptor, end, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # nothing follows but a hole
-                raise
-            return
-        end = os.lseek(descriptor, at, os.SEEK_HOLE)
-        yield at, end - at
+    with path.open("rb") as file:
+        while True:
+            try:
+                at = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # the rest is a hole
+                    raise
+                return
+            end = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+            yield at, os.pread(file.fileno(), end - at, at)
