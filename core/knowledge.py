@@ -266,9 +266,9 @@ class Chunk:
     """A piece of a document as it is indexed. Offsets are characters in the document's text.
 
     `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or "" if
-    it has none. `version` distinguishes one content of the document from another. `tags` and `source` are the
-    document's, as stored with the chunk. `title` is derived from the file name of a document without
-    headings: it is searched, but not shown.
+    it has none. `version` distinguishes one content of the document, and one reading of it, from another.
+    `tags` and `source` are the document's, as stored with the chunk. `title` is derived from the file
+    name of a document without headings: it is searched, but not shown.
     """
 
     chunk_id: str

@@ -118,7 +118,9 @@ class AddedDocument(Reply):
 
     document: Document = Field(description="The document.")
     job_id: str | None = Field(description="The ingestion job; null if there is nothing to ingest.")
-    existing: bool = Field(description="true: the same content was already stored.")
+    existing: bool = Field(
+        description="true: the same content was already stored, and need not be read again."
+    )
 
 
 class ErasedDocument(Reply):

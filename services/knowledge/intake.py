@@ -179,7 +179,7 @@ class Intake:
         return not self._one_process and self._clock() - stored.updated_us < STALE_AFTER_US
 
     async def _known(self, upload: Upload, hash_hex: str, stored: StoredDocument) -> Addition | None:
-        """Return the addition if the same content is already stored or being ingested."""
+        """Return the addition if the same content is being ingested, or stored and need not be read again."""
         job = self._jobs.active(stored.document.document_id)
         if job is not None and job.document.content_hash == hash_hex:
             return Addition(stored.document, job.job_id, existing=True)

@@ -1,5 +1,5 @@
-"""What a PDF has besides its pages' lines: bookmarks, forms, and the characters of its fonts, which pypdf
-knows less of than the documents that people have."""
+"""What a PDF has besides its pages' lines: damage, bookmarks, forms, and the characters of its fonts, which
+pypdf knows less of than the documents that people have."""
 
 from __future__ import annotations
 
@@ -24,13 +24,22 @@ from services.adapters.readers.documents import LIB_ERRORS
 
 FAULTS = (PyPdfError, DependencyError, *LIB_ERRORS)
 """What pypdf raises if a part of the file is damaged."""
+_EMPTY_BYTES = 20  # of nothing or a blank, packed
+
+
+def is_damaged(page: pypdf.PageObject) -> bool:
+    """Whether a page that seems empty has content that cannot be unpacked: pypdf then takes it for empty."""
+    contents: Any = page.get("/Contents", NullObject()).get_object()
+    streams = [each.get_object() for each in (contents if isinstance(contents, list) else [contents])]
+    packed = (each for each in streams if isinstance(each, StreamObject) and len(each._data) > _EMPTY_BYTES)
+    return any(not each.get_data().strip() for each in packed)
+
 
 # A PDF's bookmarks as headings, with page and level. Tools generate them, so errors in them are ignored.
 
 
 MAX_TITLE_CHARS = 200
 MAX_DEPTH = 6
-_EMPTY_BYTES = 20  # of nothing or a blank, packed
 WORD = re.compile(r"[^\W\d_]{2}|[\u3400-\u9fff]")
 _FILE_NAME = re.compile(r"\.(?:docx?|pptx?|xlsx?|pdf|indd)$", re.IGNORECASE)
 
@@ -61,14 +70,6 @@ def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]
             page = pdf.get_destination_page_number(item)
             if page is not None and WORD.search(title) and not _FILE_NAME.search(title):
                 yield Bookmark(page, min(level, MAX_DEPTH), title)
-
-
-def is_damaged(page: pypdf.PageObject) -> bool:
-    """Whether a page that seems empty has content that cannot be unpacked: pypdf then takes it for empty."""
-    contents: Any = page.get("/Contents", NullObject()).get_object()
-    streams = [each.get_object() for each in (contents if isinstance(contents, list) else [contents])]
-    packed = (each for each in streams if isinstance(each, StreamObject) and len(each._data) > _EMPTY_BYTES)
-    return any(not each.get_data().strip() for each in packed)
 
 
 # The fields of forms, whose values are not part of the page's text.
